@@ -6,9 +6,9 @@ from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import BY_CHAT, fields, form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.refresh import RefreshOperator, source_field
-from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, step
+from foundry_airflow.steps import DEFAULT_ARGS, evaluation_fields, evaluation_tasks, fold_lineage, step
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
@@ -58,8 +58,8 @@ with DAG(
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
     size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)
     chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
-    passages = versions_read(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
-    begun = passages.pop("adapt_to_corpus")
+    passages = pin_versions(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
+    start_inputs = passages.pop("adapt_to_corpus")
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)
     written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM, ahead=batch)
@@ -67,6 +67,6 @@ with DAG(
     read, depth = passages | {"pairs": [extracted, gate]}, {"depth": dag.param("k"), "k1": 1.2}
     ranked = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, params=depth, emits=False)
     lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
-    adapted = step("adapt_to_corpus", inputs=begun | {"lists": lists, "queries": read["pairs"]}, params=chosen)
+    adapted = step("adapt_to_corpus", inputs=start_inputs | {"lists": lists, "queries": read["pairs"]}, params=chosen)
     compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
-    fold_lineage(evaluated(dag, read | {"embeddings": []}, [begun["init"], adapted], compared))
+    fold_lineage(evaluation_tasks(dag, read | {"embeddings": []}, [start_inputs["init"], adapted], compared))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.forms import LEVEL, form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed, level_asked
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, mined_from, step
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, mining_inputs, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
@@ -30,7 +30,7 @@ with DAG(
     doc_md=DOC,
     params={"alpha": ALPHA} | MINE.params,
 ) as dag:
-    read = versions_read(**mined_from())
+    read = pin_versions(**mining_inputs())
     triplets = step("mine_negatives", inputs=read, params=MINE.values(dag) | {"alpha": RUN_KEY}, emits=False)
     emitted = PartitionOperator(task_id="emit", asset=Asset("mtt"), key=RUN_KEY, version=triplets)
     fold_lineage(emitted.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import form, levels
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.paths import passages_of_pairs
 from foundry_airflow.rankers import rankers
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, group_name, step
@@ -50,7 +50,7 @@ with DAG(
     doc_md=DOC,
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
-    read = versions_read(pairs="mtp", passages=passages_of_pairs)
+    read = pin_versions(pairs="mtp", passages=passages_of_pairs)
     rankings, vectors, depth, fusion, who = {}, {}, RANK.values(dag), dag.param("fusion"), rankers()
     for model in who.embedders:
         with TaskGroup(group_name(model)):
@@ -65,8 +65,8 @@ with DAG(
     rankings[BM25] = step("rank_bm25", inputs=by_words, params=depth, only_if=wanted)
     to_fuse = {"pairs": read["pairs"], "rankings": [rankings[model] for model in who.fused]}
     fused = step("fuse_rankings", inputs=to_fuse, params=depth | {"models": who.fused}, only_if=fusion)
-    heard = read | {"rankings": [rankings[model] for model in who.models]}
-    labelled = step("mutual_agreement", inputs=heard, params=AGREE.values(dag))
+    agreement_inputs = read | {"rankings": [rankings[model] for model in who.models]}
+    labelled = step("mutual_agreement", inputs=agreement_inputs, params=AGREE.values(dag))
     triplets = step(
         "mine_negatives",
         inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in who.best]},

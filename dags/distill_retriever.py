@@ -5,14 +5,14 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
-    evaluated,
     evaluation_fields,
+    evaluation_inputs,
+    evaluation_tasks,
     fold_lineage,
-    judged_with,
     stages,
     step,
 )
@@ -48,6 +48,6 @@ with DAG(
 ) as dag:
     size = {"size": dag.param("size")}
     chosen = DISTILL.values(dag) | size
-    read = versions_read(**judged_with(), distill=(chosen, ()))
+    read = pin_versions(**evaluation_inputs(), distill=(chosen, ()))
     distilled = step("distill", inputs=read["distill"], params=chosen)
-    fold_lineage(evaluated(dag, read, *stages(dag, distilled)))
+    fold_lineage(evaluation_tasks(dag, read, *stages(dag, distilled)))

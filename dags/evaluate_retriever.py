@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
 from foundry_airflow.forms import form
-from foundry_airflow.inputs import versions_read
-from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, judged_with, stages
+from foundry_airflow.inputs import pin_versions
+from foundry_airflow.steps import (
+    DEFAULT_ARGS,
+    evaluation_fields,
+    evaluation_inputs,
+    evaluation_tasks,
+    fold_lineage,
+    stages,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 
@@ -38,6 +45,6 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
 ) as dag:
-    read = versions_read(**judged_with())
+    read = pin_versions(**evaluation_inputs())
     models, compared = stages(dag, "{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
-    fold_lineage(evaluated(dag, read, models, compared, emits=True))
+    fold_lineage(evaluation_tasks(dag, read, models, compared, emits=True))

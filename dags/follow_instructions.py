@@ -6,7 +6,7 @@ from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import BY_CHAT, fields, form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 from pipeline_tasks.evaluation.judge_queries import QUESTIONS
@@ -50,13 +50,13 @@ with DAG(
 ) as dag:
     asked, size, batch = LLM.values(dag), {"size": dag.param("size")}, dag.param("batch")
     chosen = TRAIN.values(dag) | size
-    read = versions_read(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
-    begun = read.pop("follow_instructions")
+    read = pin_versions(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
+    start_inputs = read.pop("follow_instructions")
     told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch)
     poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked, ahead=batch)
     judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
     checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by, ahead=batch)
-    trained = step("follow_instructions", inputs=begun | {"tuples": checked}, params=chosen)
+    trained = step("follow_instructions", inputs=start_inputs | {"tuples": checked}, params=chosen)
     judged_set = {"set_name": QUESTIONS}
     queries = step("judge_queries", inputs=read, params=judged_set, emits=False)
     instructed = {"passages": read["passages"], "queries": queries}
@@ -65,7 +65,7 @@ with DAG(
     given_to = {
         "queries": both,
         "passages": read["passages"],
-        "models": [begun["init"], trained],
+        "models": [start_inputs["init"], trained],
         "embeddings": [],
     }
     scores = step("evaluate_instructions", inputs=given_to, params=compared, emits=False)

@@ -6,7 +6,7 @@ from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import fields, form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, step
 
 from pipeline_tasks.core.settings import settings
@@ -58,7 +58,7 @@ with DAG(
     doc_md=DOC,
     params=SCORER_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
 ) as dag:
-    read = versions_read(passages="passages")
+    read = pin_versions(passages="passages")
     batch, paid = dag.param("batch"), LLM.values(dag) | BUDGET.values(dag)
     written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | paid, ahead=batch)
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))

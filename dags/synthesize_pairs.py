@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
-from foundry_airflow.forms import form
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.forms import BY_CHAT, form
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 DOC = """
@@ -28,19 +28,7 @@ most each.
 NEEDS = form("write_needs", "sample_rate", "rates", "intents", "intents_per_passage", "splits")
 OWN = form("combine_pairs", "own", "per_intent", "balance")
 GATE = form("decontaminate_pairs", "sets", "max_contaminated")
-ASKED = (
-    "llm",
-    "api",
-    "writer",
-    "context_tokens",
-    "json_schema",
-    "checks",
-    "temperature",
-    "concurrency",
-    "max_run_usd",
-    "max_run_tokens",
-)
-LLM = form("write_needs", *ASKED)
+LLM = form("write_needs", BY_CHAT[0], "api", "writer", *BY_CHAT[1:3], "checks", *BY_CHAT[3:])
 BATCH = batch_field("write_needs")
 
 with DAG(
@@ -55,7 +43,7 @@ with DAG(
     params=NEEDS.params | LLM.params | BATCH | OWN.params | GATE.params,
 ) as dag:
     batch, asked = dag.param("batch"), NEEDS.values(dag) | LLM.values(dag)
-    read = versions_read(passages="passages")
+    read = pin_versions(passages="passages")
     needs = step("write_needs", inputs=read, params=asked, ahead=batch)
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag), ahead=batch)
     combined = step("combine_pairs", inputs={"dm": pairs, **read}, params=OWN.values(dag))

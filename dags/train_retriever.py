@@ -5,17 +5,17 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.alerts import within
 from foundry_airflow.forms import fields, form, levels
-from foundry_airflow.inputs import versions_read
+from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
-    evaluated,
     evaluation_fields,
+    evaluation_inputs,
+    evaluation_tasks,
     fold_lineage,
-    judged_with,
-    mined_at,
-    mined_from,
-    named_in,
+    input_from_outputs_task,
+    mine_negatives_task,
+    mining_inputs,
     publish,
     step,
 )
@@ -56,23 +56,25 @@ with DAG(
     params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | fields(*FORMS),
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
-    size, begun = {"size": dag.param("size")}, START.values(dag)
+    size, backbone = {"size": dag.param("size")}, START.values(dag)
     common = COMMON.values(dag) | size
-    first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
+    first, tuned = PRETRAIN.values(dag) | common | backbone, FINETUNE.values(dag) | common
     alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]
-    of_tuning = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
-    read = versions_read(**mined_from() | judged_with(), pretrain=(first, ("pairs", "init")), finetune=of_tuning)
-    decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
+    finetune_inputs = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
+    read = pin_versions(
+        **mining_inputs() | evaluation_inputs(), pretrain=(first, ("pairs", "init")), finetune=finetune_inputs
+    )
+    decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | backbone
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
     start = {"pairs": read["pairs"], "init": [adapted]}
     models = [step("pretrain", inputs=read["pretrain"] | start, params=first)]
-    builds = [mined_at(f"level_{i}", alpha, read, MINE.values(dag)) for i, alpha in enumerate(alphas, 1)]
-    further = named_in("finetune", "further", tuned, [read["finetune"]["further"], *builds])
+    builds = [mine_negatives_task(f"level_{i}", alpha, read, MINE.values(dag)) for i, alpha in enumerate(alphas, 1)]
+    further = input_from_outputs_task("finetune", "further", tuned, [read["finetune"]["further"], *builds])
     for i, (alpha, mined) in enumerate(zip(alphas, builds, strict=True), 1):
         with TaskGroup(f"iteration_{i}"):
             learned = read["finetune"] | {"triplets": mined, "further": further, "init": models[-1]}
             models.append(step("finetune", inputs=learned, params=tuned | {"alpha": alpha}, emits=False))
     published = publish("finetune", models[1:])
-    evaluated(dag, read, models, size | begun) >> published
+    evaluation_tasks(dag, read, models, size | backbone) >> published
     fold_lineage(published)

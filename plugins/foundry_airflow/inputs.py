@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from foundry_airflow.asset_events import announce, started_by
 from foundry_airflow.compared import compared
 from foundry_airflow.operators import airflow_errors, flat, open_store
-from foundry_airflow.paths import Where, named_among, read, stages
+from foundry_airflow.paths import Where, input_from_outputs, read, stages
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import get_step
@@ -57,7 +57,7 @@ class VersionsOperator(BaseOperator):
             task.push(refs, key)
 
 
-def versions_read(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
+def pin_versions(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
     """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
 
     It waits for what it is ``after``, which may be skipped. A step's name, with its parameters and those of its inputs
@@ -104,13 +104,13 @@ class NamedOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """List them, as they are named."""
         with airflow_errors():
-            return named_among(open_store(), self.step, self.values, self.reads, self.versions)
+            return input_from_outputs(open_store(), self.step, self.values, self.reads, self.versions)
 
     @staticmethod
     def outlined(task: OutlinedTask) -> None:
         """As in a run: of what there is and of what is to come."""
         values, versions = task.rendered("values"), task.rendered("versions")
-        task.push(named_among(open_store(), task.argument("step"), values, task.argument("reads"), versions))
+        task.push(input_from_outputs(open_store(), task.argument("step"), values, task.argument("reads"), versions))
 
 
 class StagesOperator(BaseOperator):

@@ -63,7 +63,7 @@ def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
     return [ref for model in best for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
 
 
-def named_by(
+def inputs_by_parameters(
     store: Store, name: str, values: dict[str, Any], inputs: list[str], starts: Starts, made: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """The versions that step ``name`` reads as each of ``inputs`` where nobody gives it any but its parameters.
@@ -82,10 +82,10 @@ def named_by(
     }
 
 
-def named_among(store: Store, name: str, values: dict[str, Any], one: str, versions: Any) -> list[str]:
+def input_from_outputs(store: Store, name: str, values: dict[str, Any], one: str, versions: Any) -> list[str]:
     """Of the outputs of tasks, some perhaps skipped, those that the parameters of step ``name`` name as ``one``."""
     starts = {Ref.parse(version).dataset: version for version in flat(versions)}
-    return named_by(store, name, values, [one], starts)[one]
+    return inputs_by_parameters(store, name, values, [one], starts)[one]
 
 
 def passages_of_pairs(store: Store, starts: Starts | None = None) -> list[str]:
@@ -109,6 +109,6 @@ def read(store: Store, paths: dict[str, Where], named: dict[str, Any], starts: S
     """What a run reads: the versions of each path, and of what steps read by their parameters."""
     found = {key: path(store, starts) if callable(path) else follow(store, path, starts) for key, path in paths.items()}
     for name, (values, inputs, *made) in named.items():
-        of_step = named_by(store, name, values, inputs, starts, *made)
+        of_step = inputs_by_parameters(store, name, values, inputs, starts, *made)
         found |= {f"{name}.{one}": refs for one, refs in of_step.items()}
     return found

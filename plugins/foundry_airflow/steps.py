@@ -139,7 +139,7 @@ def default(name: str, parameter: str) -> Any:
     return default_of(get_step(name), parameter)
 
 
-def mined_from() -> dict[str, Where]:
+def mining_inputs() -> dict[str, Where]:
     """What ``mine_negatives`` reads, as paths from the latest ``labelled``; rankings of every intent's best judge.
 
     DAGs that build levels name the same inputs, so that each finds what another has built.
@@ -147,15 +147,15 @@ def mined_from() -> dict[str, Where]:
     return LABELLED_TEXTS | {"labelled": "labelled", "rankings": best_rankings}
 
 
-def mined_at(group: str, alpha: str, read: dict[str, Any], params: dict[str, Any]) -> XComArg:
+def mine_negatives_task(group: str, alpha: str, read: dict[str, Any], params: dict[str, Any]) -> XComArg:
     """The task ``mine_negatives`` of a level, in a group of its own; skipped where the template ``alpha`` is empty."""
     with TaskGroup(group):
-        ranked = {name: read[name] for name in mined_from()}
+        ranked = {name: read[name] for name in mining_inputs()}
         return step("mine_negatives", inputs=ranked, params=params | {"alpha": alpha}, only_if=alpha, emits=False)
 
 
-def judged_with() -> dict[str, Where]:
-    """What :func:`evaluated` reads: pairs and passages of the latest ``labelled``, and vectors by its judges.
+def evaluation_inputs() -> dict[str, Where]:
+    """What :func:`evaluation_tasks` reads: pairs and passages of the latest ``labelled``, and vectors by its judges.
 
     BM25, which may be one of them, has none.
     """
@@ -163,7 +163,7 @@ def judged_with() -> dict[str, Where]:
 
 
 def evaluation_fields() -> dict[str, Param]:
-    """Fields of a DAG with :func:`evaluated`."""
+    """Fields of a DAG with :func:`evaluation_tasks`."""
     set_name = Param(
         None,
         type=["null", "string"],
@@ -174,7 +174,9 @@ def evaluation_fields() -> dict[str, Param]:
     return {"set_name": set_name} | form("evaluate_retriever", "systems").params
 
 
-def evaluated(dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any], *, emits: bool = False) -> XComArg:
+def evaluation_tasks(
+    dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any], *, emits: bool = False
+) -> XComArg:
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
     Args:
@@ -196,7 +198,7 @@ def group_name(text: str) -> str:
     return text.replace(".", "_")
 
 
-def named_in(name: str, reads: str, values: dict[str, Any], versions: Any) -> XComArg:
+def input_from_outputs_task(name: str, reads: str, values: dict[str, Any], versions: Any) -> XComArg:
     """The task ``reads``: those of ``versions``, outputs of tasks, that step ``name`` reads so by its ``values``."""
     return NamedOperator(task_id=reads, step=name, values=of_run(values), reads=reads, versions=of_run(versions)).output
 
@@ -204,7 +206,7 @@ def named_in(name: str, reads: str, values: dict[str, Any], versions: Any) -> XC
 def stages(dag: DAG, models: Any) -> tuple[XComArg, dict[str, XComArg]]:
     """The task ``models``: every stage of the models named, else of those whose change started the run.
 
-    And what :func:`evaluated` compares them with, by the fields ``backbone`` and ``systems`` of ``dag``.
+    And what :func:`evaluation_tasks` compares them with, by the fields ``backbone`` and ``systems`` of ``dag``.
     """
     named = of_run({name: dag.param(name) for name in ("backbone", "systems")})
     operator = StagesOperator(task_id="models", models=models, named=named)

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 from foundry_airflow.forms import form
-from foundry_airflow.inputs import versions_read
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, named_in, publish, step
+from foundry_airflow.inputs import pin_versions
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, input_from_outputs_task, publish, step
 
 SQUARE = form("square", "refuse")
 
@@ -22,9 +22,9 @@ with DAG(
     fold_lineage(published)
 
 with DAG("toy_totals", schedule=None, tags=["toy"], params={"plus": Param(["1", "2"], type="array")}) as totals:
-    read = versions_read(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
+    read = pin_versions(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
     twice = step("square", inputs={"numbers": read["squares"]}, only_if="")
-    named = named_in("total", "squares", {"plus": 1}, [read["total"]["squares"], twice])
+    named = input_from_outputs_task("total", "squares", {"plus": 1}, [read["total"]["squares"], twice])
     sums = step("total", inputs={"squares": named}, each={"plus": totals.param("plus")})
 
 with DAG(
