@@ -9,6 +9,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.dags import dag_names, steps_of
+from pipeline_tasks.cli.inspect import sized
 from pipeline_tasks.cli.planned import Chain, Line, by_name, totals
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
@@ -16,8 +17,6 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.registry import step_names
 from pipeline_tasks.core.store import open_store
-
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def plan_command(
@@ -74,7 +73,7 @@ def show(lines: list[Line], skipped: list[str]) -> None:
     """The table, its total, and what has to be known of it."""
     table = Table("step", "makes", "to do", "rows", "reads", "memory", "hours", "dollars", "from")
     for line in lines:
-        peak = f", had {size_told(line.peak_bytes)}" if line.peak_bytes else ""
+        peak = f", had {sized(line.peak_bytes)}" if line.peak_bytes else ""
         table.add_row(
             line.step.name,
             line.dataset,
@@ -101,12 +100,4 @@ def _hours(hours: Figure) -> str:
 
 
 def _approximately(sure: bool, size: float) -> str:
-    return f"{'' if sure or not size else '~'}{size_told(size)}"
-
-
-def size_told(size: float) -> str:
-    """``1.5 GB``."""
-    unit = 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if not unit or size >= 100 else f"{size:.2g} {_UNITS[unit]}"
+    return f"{'' if sure or not size else '~'}{sized(size)}"

@@ -63,7 +63,7 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
         return children[0].wait()
     finally:
         for child in children:
-            _end(child)
+            end_group(child)
 
 
 def database(home: Path) -> dict[str, str]:
@@ -84,7 +84,8 @@ def _make_pools(airflow: list[str], environment: dict[str, str]) -> None:
             subprocess.run(command, env=environment, check=True)  # noqa: S603
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End a child and all processes of its group: asked first, killed where that takes too long."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

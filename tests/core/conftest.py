@@ -11,6 +11,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
 from tests.core.ray_cluster import one_node, use
+from tests.core.toy_steps import make, toy_list
 from tests.seaweed import Seaweed, running
 
 CACHE_BYTES = 1 << 30
@@ -43,6 +44,14 @@ def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3S
     monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(tmp_path / "caches"))
     settings.cache_clear()
     return S3Store(address, tmp_path / "caches", CACHE_BYTES)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """One in a folder, with two items."""
+    found = LocalStore(tmp_path / "store")
+    make(found, toy_list, rows={"a": 1, "b": 2})
+    return found
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from pipeline_tasks.core.settings import (
 )
 from pipeline_tasks.core.store import open_store
 
+VARIABLE = re.compile(r"`([A-Z_]+)`")
+
 
 def test_settings_come_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "s"))
@@ -27,6 +30,13 @@ def test_settings_come_from_the_environment(monkeypatch, tmp_path):
     assert (found.store, found.workers) == (tmp_path / "s", 3)
     assert found.openai_api_key.get_secret_value() == "sk-secret"
     assert "sk-secret" not in repr(found)
+
+
+def test_the_page_of_settings_has_every_variable_and_no_other():
+    page = (Path(__file__).parents[2] / "docs/settings.md").read_text("utf-8")
+    named = [name for row in page.splitlines() if row.startswith("| `") for name in VARIABLE.findall(row.split("|")[1])]
+    assert sorted(named) == sorted(set(named))
+    assert {name.removeprefix("FOUNDRY_").lower() for name in named} == Settings.model_fields.keys()
 
 
 def test_paths_are_absolute(monkeypatch, tmp_path):

@@ -20,9 +20,8 @@ from pipeline_tasks.core.execution.team import PartDone, member
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
-from pipeline_tasks.core.store import LocalStore
 from tests.core.ray_cluster import ROOM, on_ray, several_nodes
-from tests.core.toy_steps import ITEMS, latest, make, toy_list
+from tests.core.toy_steps import ITEMS, latest, make
 
 log = logging.getLogger(__name__)
 N = 2
@@ -75,13 +74,6 @@ def nodes() -> Iterator[Any]:
     """Two nodes, and a head that computes nothing."""
     with pytest.MonkeyPatch.context() as patch, several_nodes(N, patch) as found:
         yield found
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    found = LocalStore(tmp_path / "store")
-    make(found, toy_list, rows={"a": 1, "b": 2})
-    return found
 
 
 @pytest.fixture

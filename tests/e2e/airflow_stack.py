@@ -9,17 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from pipeline_tasks.demo.airflow import database
+from pipeline_tasks.demo.airflow import database, end_group
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-GRACE_S = 15.0
 PATIENCE_S = 480.0
 ENDS = ("success", "failed")
 QUICK = {
@@ -144,7 +143,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
         yield _logged_in(port)
     finally:
         for child in children:
-            _end(child)
+            end_group(child)
 
 
 @contextmanager
@@ -169,12 +168,3 @@ def _logged_in(port: int) -> Airflow:
     wait_for(found.healthy, PATIENCE_S, "a healthy scheduler")
     found.log_in()
     return found
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_S)
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()

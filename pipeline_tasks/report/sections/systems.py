@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pipeline_tasks.evaluation.scores import Scores
-from pipeline_tasks.evaluation.statistics import weights
 from pipeline_tasks.report.content import Section, Table
 from pipeline_tasks.report.evaluations import by_measure
 from pipeline_tasks.report.subject import Ask
@@ -16,9 +15,5 @@ def system_section(ask: Ask, scores: Scores) -> Section | None:
         return None
     words = ["Means over intents, as of the scores above."]
     head = ("system", *measured)
-    rows = [(system, *(f"{_mean(found, system):.3f}" for found in measured.values())) for system in scores.table]
+    rows = [(system, *(f"{found.mean(system):.3f}" for found in measured.values())) for system in scores.table]
     return Section(f"Systems on {scores.set_name}, by every measure", words, table=Table(head, rows), in_short=False)
-
-
-def _mean(scores: Scores, system: str) -> float:
-    return float(weights(list(scores.intents.values())) @ scores.values(system))

@@ -2,20 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from pipeline_tasks.core.execution.earlier import earlier, earlier_part
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.store import LocalStore
-from tests.core.toy_steps import latest, make, toy_list, toy_scale
-
-
-@pytest.fixture
-def store(tmp_path) -> LocalStore:
-    store = LocalStore(tmp_path / "store")
-    make(store, toy_list, rows={"a": 1, "b": 2})
-    return store
+from tests.core.toy_steps import latest, make, toy_scale
 
 
 def test_the_latest_version_made_alike(store):

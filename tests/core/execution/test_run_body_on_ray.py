@@ -61,13 +61,6 @@ def _cards() -> list[str]:
     return ray.get_gpu_ids() if ray.is_initialized() else []
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    found = LocalStore(tmp_path / "store")
-    make(found, toy_list, rows={"a": 1, "b": 2})
-    return found
-
-
 @on_ray
 def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO):
