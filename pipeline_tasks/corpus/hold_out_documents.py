@@ -29,16 +29,12 @@ class HoldOutDocumentsParams(GrowthParams):
 
     test_fraction: float = Field(0.25, ge=0, lt=1, description="test split: largest fraction of documents, and of text")
     test_documents: int = Field(20, ge=0, description="test split: documents at most, besides judged ones")
-    test_queries: int = Field(
-        2000, ge=0, description="queries that these documents give at most, at about one a passage"
-    )
+    test_queries: int = Field(2000, ge=0, description="test split: queries at most, at about one a passage")
     dev_fraction: float = Field(
         0.15, ge=0, lt=1, description="dev split (checkpoint selection): largest fraction of documents, and of text"
     )
     dev_documents: int = Field(10, ge=0, description="dev split: documents at most")
-    dev_queries: int = Field(
-        1000, ge=0, description="queries that these documents give at most, at about one a passage"
-    )
+    dev_queries: int = Field(1000, ge=0, description="dev split: queries at most, at about one a passage")
     judged: bool = Field(True, description="hold out every document that the domain's judged questions quote, too")
     split_salt: str = Field("split", description="seed of the split: another value draws other documents")
     max_withdrawn: float = tuning(1.0, ge=0, le=1, description="largest share that may be held out no more; 1: all")

@@ -30,7 +30,9 @@ class EvaluateInstructionsParams(EvaluationParams):
     """What is compared on which queries."""
 
     set_name: str = Field(HELD_OUT, description="name of the judged set; also of the dataset eval/<set>-instructions")
-    measures: tuple[str, ...] = Field(MEASURES, min_length=1, description="of the rankings under either instruction")
+    measures: tuple[str, ...] = Field(
+        MEASURES, min_length=1, description="measures of the rankings under either instruction"
+    )
 
     @property
     def depth(self) -> int:

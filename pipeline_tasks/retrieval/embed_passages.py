@@ -37,7 +37,7 @@ class EncodeParams(EmbedParams, PaidParams):
     storage: Literal["float16", "float32"] = Field(
         "float32", description="precision of stored vectors; float16 halves the disk"
     )
-    concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
+    concurrency: int = tuning(4, ge=1, description="concurrent requests to an embeddings endpoint")
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and how the vectors are computed."""

@@ -51,7 +51,7 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
     objective: AnyObjective = Field(
         "instruction_contrast",
         validate_default=True,
-        description="what training makes small: instruction_contrast, info_nce, or JSON of name and parameters",
+        description="loss function: instruction_contrast, info_nce, or JSON of name and parameters",
     )
     in_batch: bool = Field(True, description="in-batch negatives: the other passages of the batch are negatives too")
     n_negatives: int = Field(2, ge=0, le=2, description="negatives per row, of the tuple's two other passages")

@@ -53,10 +53,10 @@ class OptimiserParams(StepParams):
     seed: int = Field(0, ge=0, description="random seed: order of rows, dropout")
     evals_per_epoch: int = Field(4, ge=1, description="evaluations on the dev set per epoch")
     device: DeviceKind = resolved(description="device to train on; empty: a GPU where there is one")
-    precision: Precision = resolved(description="numeric precision; empty: bf16 on a GPU, fp32 on a processor")
+    precision: Precision = resolved(description="numeric precision; empty: bf16 on a GPU, fp32 on a CPU")
     max_passage_length: int = resolved(ge=16, description="longest passage, in tokens; empty: the size's")
     micro_batch_tokens: int = resolved(
-        ge=1, description="micro-batch: padded tokens per forward pass; empty: 1024 on a processor, the size's on a GPU"
+        ge=1, description="micro-batch: padded tokens per forward pass; empty: 1024 on a CPU, the size's on a GPU"
     )
     lora_rank: int = resolved(ge=0, description="LoRA rank; 0: full fine-tuning; empty: the size's")
     lora_alpha: int = resolved(ge=1, description="LoRA alpha: adapters are scaled by alpha / rank; empty: the size's")
@@ -132,7 +132,7 @@ class TrainParams(OptimiserParams):
     )
     graph_tokens: int = resolved(
         ge=1,
-        description="gradient-cache (GradCache) chunk, in tokens; empty: 4096 on a processor, the size's on a GPU",
+        description="gradient-cache (GradCache) chunk, in tokens; empty: 4096 on a CPU, the size's on a GPU",
     )
     in_batch: bool = Field(False, description="in-batch negatives: the other passages of the batch are negatives too")
     choose_on: tuple[str, ...] = Field(

@@ -65,7 +65,7 @@ class PretrainParams(TrainedStartParams, TrainParams):
     views: Annotated[tuple[View, ...], AfterValidator(_in_order)] = added(
         ("source", "written"),
         min_length=1,
-        description="training rows per pair: source: query, passage; written: query, positive; restated: both texts",
+        description="rows per pair: source: query, passage; written: query, positive; restated: positive, passage",
     )
     cloze_from: tuple[str, ...] = Field(
         (), description="passages for the inverse cloze task: sentences as queries, for a small corpus"

@@ -72,7 +72,9 @@ class InstructionContrast(Objective):
     mixes_rows: ClassVar[bool] = True
     reads_contrasts: ClassVar[bool] = True
 
-    form: Literal["uni", "multi"] = Field("multi", description="a softmax for each term, or one over all of them")
+    form: Literal["uni", "multi"] = Field(
+        "multi", description="uni: a softmax for each term; multi: one over all of them"
+    )
     terms: tuple[Term, ...] = Field(("P", "I"), min_length=1, description="what is exchanged in a negative: P, I, IQ")
 
     def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:

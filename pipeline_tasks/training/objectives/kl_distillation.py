@@ -28,8 +28,10 @@ class KLDistillation(Objective):
     reads_targets: ClassVar[bool] = True
 
     hard: AnyObjective | None = Field("info_nce", validate_default=True, description="loss on the labels; null: none")
-    weight: float = Field(1.0, ge=0, description="lambda")
-    teacher_temperature: float | None = Field(None, gt=0, description="empty: that of the student")
+    weight: float = Field(1.0, ge=0, description="lambda: weight of the KL divergence")
+    teacher_temperature: float | None = Field(
+        None, gt=0, description="softmax temperature of the teacher; empty: the student's"
+    )
 
     def of_scores(self, scores: Tensor, table: Table) -> Tensor:
         """The divergence of every row, [b] of [b, p]."""

@@ -28,7 +28,7 @@ class ListNet(Objective):
 
     reads_targets: ClassVar[bool] = True
 
-    alpha: float = Field(1.0, gt=0, description="a teacher's scores are divided by it")
+    alpha: float = Field(1.0, gt=0, description="softmax temperature of the teacher's scores")
 
     def of_scores(self, scores: Tensor, table: Table) -> Tensor:
         """The loss of every row, [b] of [b, p]."""

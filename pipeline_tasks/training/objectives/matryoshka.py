@@ -27,9 +27,9 @@ class Matryoshka(Objective):
         Kusupati et al. 2022, "Matryoshka Representation Learning", Eq. 1; Gecko 3.3 uses 768 and 256.
     """
 
-    inner: AnyObjective = Field("info_nce", validate_default=True, description="what is summed")
-    dims: tuple[int, ...] = Field(min_length=1, description="lengths of the prefixes, the full width included")
-    weights: tuple[float, ...] = Field((), description="of each; empty: 1")
+    inner: AnyObjective = Field("info_nce", validate_default=True, description="loss of each prefix")
+    dims: tuple[int, ...] = Field(min_length=1, description="dimensions of the prefixes, the full width included")
+    weights: tuple[float, ...] = Field((), description="weight of each prefix; empty: 1")
 
     @model_validator(mode="after")
     def _as_many(self) -> Matryoshka:

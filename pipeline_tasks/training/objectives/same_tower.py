@@ -30,7 +30,7 @@ class SameTower(Objective):
 
     mixes_rows: ClassVar[bool] = True
 
-    inner: AnyObjective = Field("info_nce", validate_default=True, description="what is made of the wider table")
+    inner: AnyObjective = Field("info_nce", validate_default=True, description="loss over passages and queries")
 
     def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:
         """The inner objective's; [b, d], or [b + c, d] with contrasts of the inner one, and [p, d] to a scalar."""

@@ -19,9 +19,9 @@ class Cooldown(Sampler):
         Li et al. 2024, "Upsample or Upweight? Balanced Training on Heavily Imbalanced Datasets".
     """
 
-    first: float = Field(5.0, gt=0, description="tau at the beginning")
-    last: float = Field(1.0, gt=0, description="tau at the end")
-    until: float = Field(0.5, ge=0, le=1, description="share of the steps after which the second one counts")
+    first: float = Field(5.0, gt=0, description="sampling temperature tau at the beginning")
+    last: float = Field(1.0, gt=0, description="sampling temperature tau at the end")
+    until: float = Field(0.5, ge=0, le=1, description="fraction of the steps after which the second one counts")
 
     def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
         """By the formula of ``temperature``, [m]."""

@@ -30,7 +30,7 @@ class CRISP(Sampler):
     needs_clusters: ClassVar[bool] = True
     reads_targets: ClassVar[bool] = True
 
-    smoothing: float = Field(0.0, ge=0, le=1, description="share of the batches that all rows have alike")
+    smoothing: float = Field(0.0, ge=0, le=1, description="smoothing: share of the uniform distribution over rows")
 
     def begin(self, pool: Pool) -> State:
         """Shares of the targets' queries.

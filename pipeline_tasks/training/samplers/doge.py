@@ -28,8 +28,10 @@ class DoGE(Guided):
         Fan et al. 2024, "DoGE: Domain Reweighting with Generalization Estimation", Algorithm 1, for given targets.
     """
 
-    trial_steps: int = Field(20, ge=1, description="of the trial run")
-    mu: float = Field(1.0, gt=0, description="the larger, the less a step of the trial moves the weights")
+    trial_steps: int = Field(20, ge=1, description="steps of the trial run")
+    mu: float = Field(
+        1.0, gt=0, description="regularisation mu: the larger, the less a trial step moves the sampling weights"
+    )
 
     def begin(self, pool: Pool) -> State:
         """All alike."""

@@ -24,10 +24,12 @@ class DoReMi(Sampler):
         Xie et al. 2023, "DoReMi: Optimizing Data Mixtures Speeds Up Language Model Pretraining", Algorithm 1.
     """
 
-    reference: Static = Field("proportional", validate_default=True, description="by which the reference trains")
-    trial_steps: int = Field(20, ge=1, description="of the reference, and of the proxy")
-    rate: float = Field(1.0, gt=0, description="eta")
-    smoothing: float = Field(1e-3, ge=0, le=1, description="share of all alike in a")
+    reference: Static = Field("proportional", validate_default=True, description="sampler of the reference model")
+    trial_steps: int = Field(20, ge=1, description="steps of the reference, and of the proxy")
+    rate: float = Field(1.0, gt=0, description="eta: step size of the sampling weights")
+    smoothing: float = Field(
+        1e-3, ge=0, le=1, description="smoothing: share of the uniform distribution in the sampling weights"
+    )
 
     def begin(self, pool: Pool) -> State:
         """All alike; what the reference would refuse is refused now."""

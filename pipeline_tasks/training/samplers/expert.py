@@ -20,7 +20,7 @@ class Expert(Sampler):
         InputError: the weights are of other sources than the rows, or all 0.
     """
 
-    weights: dict[str, Weight] = Field(description="source -> how often, beside the others")
+    weights: dict[str, Weight] = Field(description="source -> sampling weight")
 
     def begin(self, pool: Pool) -> State:
         """Nothing; weights that do not fit the rows are refused."""

@@ -53,14 +53,18 @@ class InfDDS(Rewarded):
         Inf-DDS, Algorithm 1, sections 3.2 and 3.3.
     """
 
-    steps: int = Field(1, ge=1, description="l, steps that are tried on each source")
-    metric: Metric = Field("loss", description="of targets: InfoNCE, negated: loss or calibrated; or ndcg at 10")
+    steps: int = Field(1, ge=1, description="l: trial steps on each source")
+    metric: Metric = Field(
+        "loss", description="metric on the targets: negated InfoNCE: loss or calibrated; or ndcg at 10"
+    )
     each_step: bool = Field(False, description="influence is summed over all tried steps, not taken after the last")
-    sources: int | None = Field(None, ge=2, description="k, how many sources a decision tries; empty: all")
-    weighing: Weighing = Field("softmax", description="of the ways in the update: softmax or influence")
-    reward_temperature: float = Field(1.0, gt=0, description="tau of that softmax, in the unit of the metric")
-    reptile: bool = Field(True, description="the tried steps move the weights; off: they only tell")
-    reptile_rate: float | None = Field(None, gt=0, description="alpha; empty: the learning rate")
+    sources: int | None = Field(None, ge=2, description="k: sources tried per decision; empty: all")
+    weighing: Weighing = Field("softmax", description="weights of the sources in the update: softmax or influence")
+    reward_temperature: float = Field(
+        1.0, gt=0, description="temperature tau of that softmax, in the unit of the metric"
+    )
+    reptile: bool = Field(True, description="trial steps update the weights (Reptile); off: they only measure")
+    reptile_rate: float | None = Field(None, gt=0, description="Reptile step size alpha; empty: the learning rate")
 
     def takes(self, n_sources: int) -> Takes:
         """Steps on the sources that are tried, and scores after them; the sum in D is held meanwhile."""

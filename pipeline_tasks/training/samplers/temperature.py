@@ -16,7 +16,11 @@ class Temperature(Sampler):
         Inf-DDS, Algorithm 1, line 3.
     """
 
-    tau: float = Field(3.3, gt=0, description="1: proportional to the rows; large: uniform; below 1: the largest most")
+    tau: float = Field(
+        3.3,
+        gt=0,
+        description="sampling temperature; 1: proportional to the rows; large: uniform; below 1: the largest most",
+    )
 
     def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
         """By the formula, [m]."""
