@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from pipeline_tasks.cli.planned import PlannedStep
+from pipeline_tasks.cli.plan_chain import PlannedStep
 from pipeline_tasks.core.errors import FoundryError, InputError, installed_with
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.demo.airflow import DAGS, with_paths

@@ -29,7 +29,7 @@ MODULES = {
     "sql": "inspect",
     "trace": "trace",
     "ask": "ask",
-    "tensorboard": "curves",
+    "tensorboard": "tensorboard",
     "point": "point",
     "judge": "judge",
     "agreement": "agreement",
@@ -43,9 +43,9 @@ MODULES = {
     "check": "check",
     "erase": "erase",
     "sync": "sync",
-    "stale": "code",
-    "lock": "code",
-    "doctor": "upkeep",
+    "stale": "stale",
+    "lock": "lock",
+    "doctor": "doctor",
 }
 """Command -> the file of this room that has its function ``<command>_command``, or ``app`` where it has commands."""
 

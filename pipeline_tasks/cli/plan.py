@@ -10,7 +10,7 @@ from rich.table import Table
 from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.dags import dag_names, steps_of
 from pipeline_tasks.cli.inspect import sized
-from pipeline_tasks.cli.planned import Chain, Line, by_name, totals
+from pipeline_tasks.cli.plan_chain import Chain, Line, by_name, totals
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError

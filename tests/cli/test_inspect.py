@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline_tasks.cli.code import stale_command
 from pipeline_tasks.cli.inspect import ls_command, sql_command
+from pipeline_tasks.cli.stale import stale_command
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -55,13 +55,13 @@ def foundry(root: Path, *args: str, code: int = 0, **variables: str) -> str:
 def test_lists_of_versions_are_not_cut(root, monkeypatch, capsys):
     monkeypatch.setitem(query.__kwdefaults__, "max_rows", 3)
     monkeypatch.setattr("pipeline_tasks.cli.inspect.store", lambda: LocalStore(root))
-    monkeypatch.setattr("pipeline_tasks.cli.code.used_store", lambda: LocalStore(root))
+    monkeypatch.setattr("pipeline_tasks.cli.stale.used_store", lambda: LocalStore(root))
     n = len(list((root / "versions").rglob("*.json")))
     ls_command("")
     assert len(re.findall(r" [0-9a-f]{16} ", capsys.readouterr().out)) == n > 3
     now = dict.fromkeys(("toy_urls", "toy_documents", "toy_distinct", "toy_passages"), "")
-    monkeypatch.setattr("pipeline_tasks.cli.code.step_names", lambda: now)
-    monkeypatch.setattr("pipeline_tasks.cli.code.get_step", lambda name: replace(toy.toy_urls, version="9"))
+    monkeypatch.setattr("pipeline_tasks.cli.stale.step_names", lambda: now)
+    monkeypatch.setattr("pipeline_tasks.cli.stale.get_step", lambda name: replace(toy.toy_urls, version="9"))
     stale_command("json")
     assert len(json.loads(capsys.readouterr().out)) == len(now) > 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.cli.code import lock_command
+from pipeline_tasks.cli.lock import lock_command
 from pipeline_tasks.core.codelock import closure, lock
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.plan import plan_command, show
-from pipeline_tasks.cli.planned import Chain, Line, PlannedStep, totals
+from pipeline_tasks.cli.plan_chain import Chain, Line, PlannedStep, totals
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.settings import settings

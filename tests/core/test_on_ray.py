@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.cli.upkeep import checks
+from pipeline_tasks.cli.doctor import checks
 from pipeline_tasks.core.engines import engine_of
 from pipeline_tasks.core.engines.cluster import Node
 from pipeline_tasks.core.engines.local import Local

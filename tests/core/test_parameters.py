@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.cli.planned import by_name
+from pipeline_tasks.cli.plan_chain import by_name
 from pipeline_tasks.cli.sweep import nested
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import usual

@@ -10,7 +10,7 @@ from foundry_airflow.outline import outline, read_dag
 
 from pipeline_tasks import datasets as d
 from pipeline_tasks.cli.costs import CostSources
-from pipeline_tasks.cli.planned import Chain, PlannedStep
+from pipeline_tasks.cli.plan_chain import Chain, PlannedStep
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref

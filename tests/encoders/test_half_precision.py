@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.cli import upkeep
+from pipeline_tasks.cli import doctor
 from pipeline_tasks.encoders import half_precision
 from pipeline_tasks.encoders.half_precision import has_products, slow_here, warn_if_slow
 from pipeline_tasks.retrieval.screen import faster_screen
@@ -78,6 +78,6 @@ def test_a_training_says_once_what_is_slow_and_what_to_set(on, caplog):
 
 def test_the_doctor_says_it(on):
     on()
-    assert not upkeep._half_precision().ok and "precision=fp32" in upkeep._half_precision().found
+    assert not doctor._half_precision().ok and "precision=fp32" in doctor._half_precision().found
     on("amx_bf16")
-    assert upkeep._half_precision().ok and not upkeep._half_precision().needed
+    assert doctor._half_precision().ok and not doctor._half_precision().needed

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 import toy
 
-from pipeline_tasks.cli import code, inspect
+from pipeline_tasks.cli import inspect, stale
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, facts, fold, query, unfold
 from pipeline_tasks.core.lineage.metrics import exposition
@@ -163,10 +163,10 @@ def test_the_fold_of_a_dag_brings_no_rows_of_a_bucket_and_a_question_does(s3, tm
 def test_commands_that_show_no_rows_bring_none_of_a_bucket(s3, tmp_path, monkeypatch):
     put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
     elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
-    for command in (inspect, code):
+    for command in (inspect, stale):
         monkeypatch.setattr(command, "used_store", lambda: elsewhere)
     inspect.ls_command()
-    code.stale_command()
+    stale.stale_command()
     assert "foundry_dataset_rows" in exposition(elsewhere)
     assert len(set(elsewhere._local.keys("objects"))) <= 1, "the columns of a version are those of its first part"
 

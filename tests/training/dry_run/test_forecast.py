@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pipeline_tasks.cli.costs import CostSources
-from pipeline_tasks.cli.planned import Chain, PlannedStep
+from pipeline_tasks.cli.plan_chain import Chain, PlannedStep
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.plan import plan

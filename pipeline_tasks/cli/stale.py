@@ -1,8 +1,6 @@
-"""``foundry lock`` and ``foundry stale``: what a change of code means for what was made before."""
+"""``foundry stale``: what was made by code that has changed since."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -10,8 +8,6 @@ from rich.table import Column, Table
 
 from pipeline_tasks.cli.inspect import FORMAT, aged, clipped, print_rows, used_store
 from pipeline_tasks.cli.terminal import console
-from pipeline_tasks.core.codelock.lock import current, read, unsettled, write
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.registry import get_step, step_names
 
@@ -31,23 +27,6 @@ FROM versions JOIN now USING (step) LEFT JOIN below USING (dataset, version)
 WHERE code_version <> current_version
 ORDER BY is_latest DESC, created_at DESC, dataset
 """
-
-
-def lock_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[STEP]…", help="steps whose output is the same as before the change")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="the output of every step is the same as before")] = False,
-) -> None:
-    """Record the code of all steps in steps.lock; exit code 2 where it changed without a raised version=."""
-    same = {get_step(name).name for name in names or ()}
-    now, reached = current()
-    if not everything:
-        left = [change for change in unsettled(read(), now, reached) if change.step not in same]
-        if left:
-            raise InputError("\n".join(["nothing was recorded", *map(str, left)]))
-    write(now)
-    typer.echo(f"recorded {len(now.versions)} steps, {len(now.items)} files, scripts and schemas that they reach")
 
 
 def stale_command(fmt: FORMAT = "table") -> None:
