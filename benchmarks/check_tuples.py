@@ -108,7 +108,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
         }
         for n in range(1, len(options.models) + 1):
             for names in combinations(options.models, n):
-                found[f"{', '.join(names)}, {by}"] = told([of_model[name] for name in names])
+                found[f"{', '.join(names)}, {by}"] = joint_shares([of_model[name] for name in names])
     return found
 
 
@@ -119,7 +119,7 @@ def margins_by(model: str, tuples: Sequence[dict], by: Unit) -> np.ndarray:
     return found.reshape(2, len(tuples), -1)
 
 
-def told(of_models: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
+def joint_shares(of_models: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
     """What models find together: of each question the largest margin counts."""
     best = {use: np.max([one[use] for one in of_models], axis=0) for use in ("choose", "tell")}
     right, wrong = best["choose"].min(axis=2)

@@ -86,7 +86,7 @@ def plants(queries: list[str], passages: list[str]) -> Iterator[dict[str, str]]:
                 yield {"query_id": f"{what}_{kind}/{i}", "split": "train", "passage": ""} | copies
 
 
-def found(root: str, data: str) -> dict[str, Counter]:
+def count_refusals(root: str, data: str) -> dict[str, Counter]:
     """Reason that is right, or ``clean`` -> how many pairs were refused for which reason."""
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.datasets import PAIRS
@@ -162,7 +162,7 @@ def main() -> None:
     chosen = options.parse_args()
     needed(chosen.data)
     with tempfile.TemporaryDirectory() as root:
-        reasons = measured(found, root, str(chosen.data)).value
+        reasons = measured(count_refusals, root, str(chosen.data)).value
     rows = [(name, sum(of.values()), of[name], sum(of.values()) - of["kept"], dict(of)) for name, of in reasons.items()]
     title = f"{', '.join(SETS)}: pairs refused"
     show(title, ("pairs", "number", "for that reason", "at all", "all reasons"), rows)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from corpus_tasks import Task
-from learning_rows import Arrays, kept
+from learning_rows import Arrays, load_or_make
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
@@ -83,9 +83,9 @@ class Trainings:
 
     def model(self, setting: Setting, seed: int) -> Path:
         """The folder of a trained embedder: the weights of the last step, for none is chosen on the way."""
-        told = [asdict(setting), seed, [p.query for p in self.task.train], len(self.task.texts), settings().threads]
+        key = [asdict(setting), seed, [p.query for p in self.task.train], len(self.task.texts), settings().threads]
         own = {name: getattr(self.options, name) for name in ("batch", "first", "skip", "n_lists", "precision")}
-        found = self.place / f"{setting.objective}-{setting.teacher}-{seed}-{short_id(*told, own)}"
+        found = self.place / f"{setting.objective}-{setting.teacher}-{seed}-{short_id(*key, own)}"
         if not found.is_dir():
             with tempfile.TemporaryDirectory() as work:
                 rows, params = self._rows(setting), self._params(setting, seed)
@@ -98,25 +98,25 @@ class Trainings:
 
     def passages(self, model: Path) -> np.ndarray:
         """Vectors of the corpus."""
-        return self._kept(model, "passages", lambda encoder: encoder.encode_passages(self.task.texts))
+        return self._vectors(model, "passages", lambda encoder: encoder.encode_passages(self.task.texts))
 
     def dev(self, model: Path) -> np.ndarray:
         """Vectors of the development queries."""
-        return self._kept(model, "dev", lambda encoder: encoder.encode_queries([p.query for p in self.task.dev]))
+        return self._vectors(model, "dev", lambda encoder: encoder.encode_queries([p.query for p in self.task.dev]))
 
     def judged(self, model: Path, way: str, queries: Sequence[str]) -> np.ndarray:
         """Vectors of the judged queries, as they are asked in one way."""
-        return self._kept(model, f"judged-{way}", lambda encoder: encoder.encode_queries(list(queries)))
+        return self._vectors(model, f"judged-{way}", lambda encoder: encoder.encode_queries(list(queries)))
 
     def encoder(self, model: Path) -> Encoder:
         """Of a folder, in the arithmetic of the trainings."""
         precision: Any = "bfloat16" if self.options.precision == "bf16" else "float32"
         return load_encoder(model, settings().cache, settings().threads, precision=precision)
 
-    def _kept(self, model: Path, name: str, encode: Any) -> np.ndarray:
+    def _vectors(self, model: Path, name: str, encode: Any) -> np.ndarray:
         sizes = [len(self.task.texts), len(self.task.dev), len(self.task.data.queries), self.options.precision]
         place = self.place / "vectors" / f"{model.name}-{name}-{short_id(*sizes)}.npz"
-        return kept(place, lambda: {"vectors": encode(self.encoder(model))})["vectors"]
+        return load_or_make(place, lambda: {"vectors": encode(self.encoder(model))})["vectors"]
 
     def rankings(self, teacher: Teacher) -> Arrays:
         """Places and scores of the deepest lists that are asked for, of every query to train on; -1 after the end."""
@@ -131,7 +131,9 @@ class Trainings:
             places, scores = fuse([by_words, near], depth, U)
             return {"places": places, "scores": scores}
 
-        return kept(self.place / f"rankings-{teacher}-{short_id(queries, depth, len(self.task.texts))}.npz", make)
+        return load_or_make(
+            self.place / f"rankings-{teacher}-{short_id(queries, depth, len(self.task.texts))}.npz", make
+        )
 
     def _rows(self, setting: Setting) -> Examples:
         """Each query with its evidence, or lists of its ranking as ``sample_rank_lists`` draws them."""

@@ -173,7 +173,10 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
             models = [keep / f"{name}-{seed}" for seed in options.seeds]
             mean = mean_of(models, [1] * len(models), keep / f"{name}-mean-{'-'.join(map(str, options.seeds))}")
             found[f"{name}, mean of seeds"] = [scored(mean, sets, cut, keep / "values")]
-    return {of: told(of, {name: [one[of] for one in seeds] for name, seeds in found.items()}) for of in ("all", *sets)}
+    return {
+        of: show_figures(of, {name: [one[of] for one in seeds] for name, seeds in found.items()})
+        for of in ("all", *sets)
+    }
 
 
 def made_tuples(sets: dict[str, Instructed], options: argparse.Namespace, path: Path) -> list[dict]:
@@ -223,7 +226,7 @@ def scored(model: Path, sets: dict[str, Instructed], cut: tuple, keep: Path) -> 
     return of_set | {"all": Values.joined(list(of_set.values()))}
 
 
-def told(of: str, found: dict[str, list[Values]]) -> dict[str, Any]:
+def show_figures(of: str, found: dict[str, list[Values]]) -> dict[str, Any]:
     """A table of systems, and the same figures."""
     start = found["start"][0]
     figures = {}

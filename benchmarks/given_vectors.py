@@ -170,7 +170,7 @@ def _model(task: Task):
     import torch
     from sentence_transformers import SentenceTransformer
 
-    class Given(SentenceTransformer):
+    class StoredVectors(SentenceTransformer):
         def encode_query(self, texts: list[str], **_: object) -> np.ndarray:
             return task.queries[[int(text[1:]) for text in texts]]
 
@@ -180,4 +180,4 @@ def _model(task: Task):
         def get_embedding_dimension(self) -> int:
             return DIM
 
-    return Given(modules=[torch.nn.Identity()], device="cpu", similarity_fn_name="dot")
+    return StoredVectors(modules=[torch.nn.Identity()], device="cpu", similarity_fn_name="dot")

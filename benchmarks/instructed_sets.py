@@ -134,12 +134,12 @@ def values_of(model: Path, given: Instructed, part: Part) -> Values:
     made = [(place, one) for place, query in enumerate(queries) for one in given.altered(query)]
     asked: dict[tuple[str, str | None], int] = {}
     for place, one in made:
-        for told in (None, one.instruction, one.changed):
-            asked.setdefault((queries[place].text, told), len(asked))
+        for instruction in (None, one.instruction, one.changed):
+            asked.setdefault((queries[place].text, instruction), len(asked))
     for query in queries:
         asked.setdefault((query.text, None), len(asked))
-    texts, told = zip(*asked, strict=True)
-    places = top_k(encoder.encode_queries(texts, None, told), passages, min(DEEPEST, len(ids)))[0]
+    texts, instructions = zip(*asked, strict=True)
+    places = top_k(encoder.encode_queries(texts, None, instructions), passages, min(DEEPEST, len(ids)))[0]
     ranked = [[ids[place] for place in row] for row in places]
 
     def rankings(kind: str) -> list[list[str]]:

@@ -30,7 +30,7 @@ def judged(data: JudgedSet, n: int, split: str = "test") -> list[Query]:
     return found[:n]
 
 
-def told(queries: Sequence[Query], chosen: Sequence[int]) -> dict[str, float]:
+def compare_seeds(queries: Sequence[Query], chosen: Sequence[int]) -> dict[str, float]:
     """What an order did: its first passages against the seeds.
 
     ``lesser`` counts the seeds for which a better passage was judged: ``bettered`` is the share of these that gave way

@@ -18,7 +18,7 @@ _LOOK_S = 0.02
 
 
 def run(
-    step: str, root: Path, there: FaultyLLM, told: Mapping[str, Any], *, kill_at: int = 0, says: Path | None = None
+    step: str, root: Path, there: FaultyLLM, params: Mapping[str, Any], *, kill_at: int = 0, says: Path | None = None
 ) -> int:
     """Run a step as a user does; its exit code, which is ``-SIGKILL`` where it was ended at so many bills.
 
@@ -26,7 +26,7 @@ def run(
         step: its name.
         root: folder of the store.
         there: the endpoint that it asks.
-        told: its parameters.
+        params: its parameters.
         kill_at: keys on the bill at which its whole process group is killed; 0: never.
         says: file for what it writes to the standard error.
     """
@@ -36,7 +36,7 @@ def run(
         "FOUNDRY_LLM_PRICE_IN": str(PRICE_IN),
         "FOUNDRY_LLM_PRICE_OUT": str(PRICE_OUT),
     }
-    sets = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+    sets = [word for name, value in params.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "pipeline_tasks.cli.main", "run", step, *sets]
     with (says or Path(os.devnull)).open("wb") as file:
         process = subprocess.Popen(

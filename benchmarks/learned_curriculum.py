@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet
-from learning_rows import kept
+from learning_rows import load_or_make
 from measure import finish, show
 from sampler_pools import LENGTHS, graded, ndcg
 from short_trainings import NOTHING, parser_of, placed, start_of, vectors
@@ -118,7 +118,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as other:
         place = options.keep or Path(other)
         texts = {"queries": [pair.query for pair in data.pairs], "passages": list(data.passages.values())}
-        found = kept(place / f"start-{short_id(texts)}.npz", partial(vectors, start_of(options.size), texts))
+        found = load_or_make(place / f"start-{short_id(texts)}.npz", partial(vectors, start_of(options.size), texts))
         levels = {f"mtt/{alpha}": triplets(data, found, alpha) for alpha in ALPHAS}
         print({name: len(rows) for name, rows in levels.items()}, flush=True)
         runs: dict[str, list[dict[str, np.ndarray]]] = {}
@@ -129,9 +129,9 @@ def main() -> None:
             )  # fmt: skip
             setting = Setting(levels, dev, options.budget, params)
             for system in ("mixed", "progressive", "learned", "hardest"):
-                told = short_id(system, params.identity(), options.budget, levels, LEARNED)
+                key = short_id(system, params.identity(), options.budget, levels, LEARNED)
                 runs.setdefault(system, []).append(
-                    kept(place / f"{system}-{seed}-{told}.npz", partial(scored, setting, system, test))
+                    load_or_make(place / f"{system}-{seed}-{key}.npz", partial(scored, setting, system, test))
                 )
                 print(system, seed, round(float(runs[system][-1]["ndcg"].mean()), 4), flush=True)
     untrained = open_encoder(start_of(options.size), TrainParams(size=options.size))

@@ -87,7 +87,7 @@ def learn(
     others: Mapping[str, JudgedSet],
 ) -> dict[str, Any]:
     """Measure every system on one set, show the table, and return the numbers of the last line, of the last split."""
-    data, told = bench.data, splits[-1]
+    data, last_split = bench.data, splits[-1]
     by_seed = [trained(bench, stages, seed) for seed in range(seeds)]
     models = models_of(bench, by_seed, means)
     systems = {name: [found] for name, found in bench.found.judged.items()} | {"untouched": [bench.untouched()]}
@@ -97,28 +97,28 @@ def learn(
         s: {at: np.mean([data.scores(r, at) for r in each], axis=0) for at in splits} for s, each in systems.items()
     }
     mean_of = {s: {at: float(v @ data.weights(at)) for at, v in of.items()} for s, of in values.items()}
-    spread = {s: sd([data.mean(found, told) for found in each]) for s, each in systems.items()}
-    intents = data.intents(told)
+    spread = {s: sd([data.mean(found, last_split) for found in each]) for s, each in systems.items()}
+    intents = data.intents(last_split)
 
     def over(system: str, other: str) -> Difference:
-        return compare(values[system][told], values[other][told], intents)
+        return compare(values[system][last_split], values[other][last_split], intents)
 
     gains = {s: over(s, PLAIN) for s in systems if s != PLAIN}
     rows = [[s, *(f"{mean_of[s][at]:.3f}" for at in splits), f"{spread[s]:.3f}", *_gain(gains.get(s))] for s in systems]
     columns = ("system", *splits, "sd over seeds", "over the plain script", "95%", "p", "p of worse")
-    show(f"{title}: NDCG@10 of {len(intents)} {told} queries, seeds {seeds}", columns, rows)
+    show(f"{title}: NDCG@10 of {len(intents)} {last_split} queries, seeds {seeds}", columns, rows)
     chosen = max(models, key=lambda name: mean_of[name]["dev"])
     best = max(bench.found.judged, key=lambda system: mean_of[system]["dev"])
     ours = gains[chosen]
     elsewhere = {other: lost(bench, models, other, judged) for other, judged in others.items()}
     return {
-        "split": told,
-        "start": mean_of["untouched"][told],
-        "bm25": mean_of["bm25"][told],
-        "best_reference": mean_of[best][told],
-        "plain": mean_of[PLAIN][told],
+        "split": last_split,
+        "start": mean_of["untouched"][last_split],
+        "bm25": mean_of["bm25"][last_split],
+        "best_reference": mean_of[best][last_split],
+        "plain": mean_of[PLAIN][last_split],
         "chosen": chosen,
-        "trained": mean_of[chosen][told],
+        "trained": mean_of[chosen][last_split],
         "p_value": over(chosen, best).p,
         "p_value_plain": ours.p,
         "over_plain": [ours.gain, ours.low, ours.high],

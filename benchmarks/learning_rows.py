@@ -27,7 +27,7 @@ FUSION = "rrf"
 Arrays = Mapping[str, np.ndarray]
 
 
-def kept(path: Path, make: Callable[[], Arrays]) -> dict[str, np.ndarray]:
+def load_or_make(path: Path, make: Callable[[], Arrays]) -> dict[str, np.ndarray]:
     """The arrays in ``path``; where there are none, what ``make`` gives, which then lies there."""
     if not path.is_file():
         made = make()
@@ -64,7 +64,7 @@ def references(data: JudgedSet, models: Sequence[str], place: Path) -> Reference
     found = {side: {"bm25": words.search(queries, depth).indices} for side, queries in asked.items()}
     vectors = {}
     for name in models:
-        vectors[name] = kept(place / f"{name}.npz", partial(_vectors, name, asked, texts))
+        vectors[name] = load_or_make(place / f"{name}.npz", partial(_vectors, name, asked, texts))
         for side in asked:
             found[side][name] = top_k(vectors[name][side], vectors[name]["passages"], depth)[0]
     fused = {f"{FUSION}({','.join(found['judged'])})": fuse(list(found["judged"].values()), depth)[0]}

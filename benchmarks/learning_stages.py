@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from judged_sets import JudgedSet
-from learning_rows import FUSION, LENGTHS, RANKS, Arrays, References, dev_set, kept, negatives, spread, taught
+from learning_rows import FUSION, LENGTHS, RANKS, Arrays, References, dev_set, load_or_make, negatives, spread, taught
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
@@ -130,7 +130,7 @@ def training_set(data: JudgedSet, stage: Stage, found: References, recipe: Recip
 
 
 def ranked(data: JudgedSet, encode: Callable[[Sequence[str], bool], np.ndarray]) -> Arrays:
-    """The first ten of the corpus for all judged queries, as ``kept`` takes them."""
+    """The first ten of the corpus for all judged queries, as ``load_or_make`` takes them."""
     queries = encode([query.text for query in data.queries], True)
     return {"ranked": top_k(queries, encode(list(data.passages.values()), False), RANKS)[0]}
 
@@ -161,25 +161,27 @@ class Bench:
 
     def untouched(self) -> np.ndarray:
         """By the start as it came."""
-        return kept(self._file("untouched"), lambda: self._ranked_by(self.start))["ranked"]
+        return load_or_make(self._file("untouched"), lambda: self._ranked_by(self.start))["ranked"]
 
     def plain(self, seed: int) -> np.ndarray:
         """By the model of the plain script."""
-        return kept(self._file("plain", seed), lambda: self._plain(seed))["ranked"]
+        return load_or_make(self._file("plain", seed), lambda: self._plain(seed))["ranked"]
 
     def stage(self, name: str, seed: int, before: str = "") -> np.ndarray:
         """By the model of a stage, trained from that of the stage ``before``, which is one without negatives."""
-        return kept(self.of_stage(name, seed, before) / "ranked.npz", lambda: self._stage(name, seed, before))["ranked"]
+        path = self.of_stage(name, seed, before) / "ranked.npz"
+        return load_or_make(path, lambda: self._stage(name, seed, before))["ranked"]
 
     def mean(self, models: Sequence[Path]) -> np.ndarray:
         """By the mean of the weights of these models, of whichever stages and seeds."""
         out = self.of_mean(models)
-        return kept(out / "ranked.npz", lambda: self._average({model.name: model for model in models}, out))["ranked"]
+        by_name = {model.name: model for model in models}
+        return load_or_make(out / "ranked.npz", lambda: self._average(by_name, out))["ranked"]
 
     def elsewhere(self, other: str, data: JudgedSet, model: Path | None = None) -> np.ndarray:
         """The passages of another set, of that name, ranked for its queries by a model, else by the start."""
         path = model / f"ranked-{other}.npz" if model else self._file("untouched", other)
-        return kept(path, lambda: self._ranked_by(model or self.start, data))["ranked"]
+        return load_or_make(path, lambda: self._ranked_by(model or self.start, data))["ranked"]
 
     def of_stage(self, name: str, seed: int, before: str = "") -> Path:
         """Folder of a stage's model, named by all that it is made of, other models among it."""
@@ -191,8 +193,8 @@ class Bench:
         begun = self.of_stage(before, seed).name if before else ""
         trained = [member for member in stage.averages if member != START]
         members = [self.of_stage(member, seed, before).name for member in trained]
-        told = [begun, read, params, self.reset_layers, settings().threads, *members]
-        return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*told)}"
+        key = [begun, read, params, self.reset_layers, settings().threads, *members]
+        return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*key)}"
 
     def of_mean(self, models: Sequence[Path]) -> Path:
         """Folder of the mean of some models."""
@@ -238,7 +240,7 @@ class Bench:
         encode = {True: encoder.encode_queries, False: encoder.encode_passages}
         return ranked(data or self.data, lambda texts, asked: encode[asked](list(texts)))
 
-    def _file(self, *told: Any) -> Path:
-        name = "-".join(map(str, told))
+    def _file(self, *parts: Any) -> Path:
+        name = "-".join(map(str, parts))
         made_with = self.recipe.size, self.recipe.precision, self.reset_layers, device_kind(), settings().threads
         return self.place / f"{name}-{short_id(*made_with)}.npz"

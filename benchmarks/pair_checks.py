@@ -21,7 +21,7 @@ from itertools import cycle
 from pathlib import Path
 
 from benchmarks.measure import measured, show
-from benchmarks.planted_answers import Bad, Given, bad_answers, strangers
+from benchmarks.planted_answers import Bad, Pair, bad_answers, strangers
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.synthesis.checking.checks import bounds_of, fault_of
 from pipeline_tasks.synthesis.checking.measures import Draft
@@ -31,16 +31,16 @@ from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 from pipeline_tasks.synthesis.prompting.writers import Writer, writer_of
 
 
-def read_given(data: Path) -> list[Given]:
+def read_given(data: Path) -> list[Pair]:
     """The pairs of a folder, with the passages that they were written from."""
     texts = {row["_id"]: row["text"] for row in _rows(data / "corpus.jsonl")}
     return [
-        Given(r["intent"], r["query"], r["positive"], texts[r["passage_id"]], r["document"], r["need"])
+        Pair(r["intent"], r["query"], r["positive"], texts[r["passage_id"]], r["document"], r["need"])
         for r in _rows(data / "train.jsonl")
     ]
 
 
-def reason_of(source: Given, answer: str) -> str:
+def reason_of(source: Pair, answer: str) -> str:
     """Why an answer to the prompt about a passage is refused; empty for one that is kept."""
     writer = _writer(source.intent)
     prompt = writer.ask_pair(source.passage, source.need, key="p")
@@ -48,7 +48,7 @@ def reason_of(source: Given, answer: str) -> str:
     return found.reason if isinstance(found, Rejected) else ""
 
 
-def tables(pairs: Sequence[Given], spoilt: Sequence[Given]) -> tuple[dict[str, dict[str, int]], list[tuple[Bad, str]]]:
+def tables(pairs: Sequence[Pair], spoilt: Sequence[Pair]) -> tuple[dict[str, dict[str, int]], list[tuple[Bad, str]]]:
     """Reasons of good pairs by intent (kept ones under ""), and of each bad answer that is made from the others."""
     good: dict[str, Counter[str]] = {}
     for pair in pairs:
@@ -57,7 +57,7 @@ def tables(pairs: Sequence[Given], spoilt: Sequence[Given]) -> tuple[dict[str, d
     return {intent: dict(found) for intent, found in good.items()}, bad
 
 
-def checked(pairs: Sequence[Given], n: int) -> int:
+def checked(pairs: Sequence[Pair], n: int) -> int:
     """How many of ``n`` pairs are kept; no two have a text in common, so that nothing is remembered."""
     bounds = {pair.intent: bounds_of("chat", pair.intent) for pair in pairs}
     kept = 0
@@ -67,7 +67,7 @@ def checked(pairs: Sequence[Given], n: int) -> int:
     return kept
 
 
-def speeds(pairs: Sequence[Given], n: int) -> dict[str, float]:
+def speeds(pairs: Sequence[Pair], n: int) -> dict[str, float]:
     """Rows a second and memory of a tenth of ``n`` rows and of all, in a table; the figures of all."""
     runs = {rows: measured(checked, pairs, rows) for rows in (n // 10, n)}
     shown = [(f"{rows:,}", f"{rows / run.seconds:,.0f}", run.value, run.peak_mib) for rows, run in runs.items()]
@@ -81,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=0, help="measure the checks on so many rows")
-    told = parser.parse_args(argv)
-    pairs = read_given(told.data)
+    options = parser.parse_args(argv)
+    pairs = read_given(options.data)
     good, bad = tables(pairs, pairs)
     kept = {intent: found.get("", 0) / sum(found.values()) for intent, found in good.items()}
     for intent, found in good.items():
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     refused = {name: right[1]["kind", name] / n for (by, name), n in right[0].items() if by == "kind"}
     n_right = sum(n for (by, _), n in right[1].items() if by == "kind")
     figures = {"good": len(pairs), "kept": kept, "bad": len(bad), "refused": n_right / len(bad), "by_kind": refused}
-    figures |= speeds(pairs, told.rows) if told.rows else {}
+    figures |= speeds(pairs, options.rows) if options.rows else {}
     _say(json.dumps(figures))
     return 0
 

@@ -14,7 +14,7 @@ from pipeline_tasks.synthesis.checking.wording import figures_of
 
 
 @dataclass(frozen=True)
-class Given:
+class Pair:
     """A pair and where it comes from."""
 
     intent: str
@@ -42,7 +42,7 @@ class Bad:
     """
 
     kind: str
-    source: Given
+    source: Pair
     answer: str
     reasons: tuple[str, ...]
 
@@ -83,7 +83,7 @@ BOUND = (
 PER_INTENT = 5
 
 
-def bad_answers(pairs: Sequence[Given]) -> Iterator[Bad]:
+def bad_answers(pairs: Sequence[Pair]) -> Iterator[Bad]:
     """Thirty answers of each kind, as evenly over the intents as the kind allows, each from a pair of its own."""
     turns = {intent: _in_turn(pairs, intent) for intent in dict.fromkeys(pair.intent for pair in pairs)}
     for kind, (spoil, reasons) in KINDS.items():
@@ -98,7 +98,7 @@ def bad_answers(pairs: Sequence[Given]) -> Iterator[Bad]:
             yield Bad("at_odds", pair, spoil(pair).answer, (reason,))
 
 
-def strangers(pairs: Sequence[Given]) -> Iterator[Bad]:
+def strangers(pairs: Sequence[Pair]) -> Iterator[Bad]:
     """Five pairs of each intent on a passage of another document."""
     for intent in dict.fromkeys(pair.intent for pair in pairs):
         drawn = list(_in_turn(pairs, intent))[-40:]
@@ -108,12 +108,12 @@ def strangers(pairs: Sequence[Given]) -> Iterator[Bad]:
             yield Bad("unsupported", source, pair.answer, ("off_passage",))
 
 
-def _in_turn(pairs: Sequence[Given], intent: str) -> Iterator[Given]:
+def _in_turn(pairs: Sequence[Pair], intent: str) -> Iterator[Pair]:
     mine = [pair for pair in pairs if pair.intent == intent]
     return iter(sorted(mine, key=lambda pair: unit_hash("planted", pair.query, pair.positive)))
 
 
-def _schema(pair: Given, number: int) -> str:
+def _schema(pair: Pair, number: int) -> str:
     return (
         pair.answer[: len(pair.answer) * 2 // 3],
         json.dumps({"query": pair.query}),
@@ -123,36 +123,36 @@ def _schema(pair: Given, number: int) -> str:
     )[number]
 
 
-def _foreign(pair: Given, number: int) -> str:
+def _foreign(pair: Pair, number: int) -> str:
     text = FOREIGN[int(unit_hash(pair.query) * len(FOREIGN))]
     return replace(pair, **{("query", "positive")[number % 2]: text}).answer
 
 
-def _refused(pair: Given, number: int) -> str:
+def _refused(pair: Pair, number: int) -> str:
     return replace(pair, positive=REFUSALS[number]).answer
 
 
-def _wrapped(ways: Sequence[str]) -> Callable[[Given, int], str]:
+def _wrapped(ways: Sequence[str]) -> Callable[[Pair, int], str]:
     turns = cycle(ways)
     return lambda pair, number: replace(pair, query=next(turns).format(pair.query)).answer
 
 
-def _length(pair: Given, number: int) -> str:
+def _length(pair: Pair, number: int) -> str:
     if number % 2:
         return replace(pair, query=" ".join(pair.query.split()[:2])).answer
     return replace(pair, positive=f"{pair.positive} {pair.passage} {pair.passage[::-1]}"[:4_000]).answer
 
 
-def _copied(pair: Given, number: int) -> str:
+def _copied(pair: Pair, number: int) -> str:
     words = re.findall(r"\S+", pair.passage)
     return replace(pair, positive=" ".join(words[number : number + 34])).answer
 
 
-def _leaked(pair: Given, number: int) -> str:
+def _leaked(pair: Pair, number: int) -> str:
     return replace(pair, query=" ".join([pair.query, *pair.positive.split()[:24]])[:290]).answer
 
 
-KINDS: dict[str, tuple[Callable[[Given, int], str], tuple[str, ...]]] = {
+KINDS: dict[str, tuple[Callable[[Pair, int], str], tuple[str, ...]]] = {
     "schema": (_schema, ("unparsable",)),
     "language": (_foreign, ("language",)),
     "refusal": (_refused, ("refusal",)),
@@ -162,7 +162,7 @@ KINDS: dict[str, tuple[Callable[[Given, int], str], tuple[str, ...]]] = {
     "answer_in_query": (_leaked, ("answer_in_query",)),
     "context_bound": (_wrapped(BOUND), ("context_bound",)),
 }
-AT_ODDS: tuple[tuple[str, Callable[[Given], Given], str, Callable[[Given], bool]], ...] = (
+AT_ODDS: tuple[tuple[str, Callable[[Pair], Pair], str, Callable[[Pair], bool]], ...] = (
     (
         "nli",
         lambda pair: replace(pair, positive=f"{pair.positive.rstrip('.')} within 37 days."),

@@ -103,22 +103,22 @@ def planted(n: int, n_candidates: int, seed: int, split: str = "test") -> list[Q
     found = []
     for number, at in enumerate(chance.permutation(len(asked))[:n]):
         town, question = asked[at]
-        others = [_told(town, other, matters) for other in matters if other != question]
-        others += [_told(other, question, matters) for other in towns if other != town]
+        others = [_statement(town, other, matters) for other in matters if other != question]
+        others += [_statement(other, question, matters) for other in towns if other != town]
         drawn = [others[i] for i in chance.permutation(len(others))[: n_candidates - 2]]
-        texts = [_told(town, question, matters), matters[question][1].format(town), *drawn]
+        texts = [_statement(town, question, matters), matters[question][1].format(town), *drawn]
         order = chance.permutation(len(texts)).tolist()
         is_bad = number % 20 < BAD_OF_20
         found.append(Query(question.format(town), [texts[i] for i in order], order.index(int(is_bad)), order.index(0)))
     return found
 
 
-def _told(town: str, question: str, matters: Mapping[str, tuple[str, str, tuple[str, ...]]]) -> str:
+def _statement(town: str, question: str, matters: Mapping[str, tuple[str, str, tuple[str, ...]]]) -> str:
     full, _, values = matters[question]
     return full.format(town, values[seed_of(town, question) % len(values)])
 
 
-def told(queries: list[Query], chosen: list[int]) -> dict[str, float]:
+def compare_seeds(queries: list[Query], chosen: list[int]) -> dict[str, float]:
     """Shares of queries: bad seeds that gave way to the best passage, good ones that were lost, positives changed."""
     bad = [(q, place) for q, place in zip(queries, chosen, strict=True) if q.seed != q.best]
     good = [(q, place) for q, place in zip(queries, chosen, strict=True) if q.seed == q.best]

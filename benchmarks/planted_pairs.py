@@ -49,7 +49,7 @@ def plant(data: Path, n_pairs: int) -> Planted:
     similar_from: list[tuple[int, int]] = []
     for name, (intent, share) in SETS.items():
         corpus = _corpus(data / name)
-        asked = _asked(data / name, set(corpus))
+        asked = _judged_queries(data / name, set(corpus))
         chosen = [asked[i] for i in sorted(chance.choice(len(asked), round(n_pairs * share), replace=False))]
         judged = list(dict.fromkeys(passage for _, right, near in chosen for passage in (*right, *near)))
         others = [passage for passage in corpus if passage not in set(judged)]
@@ -98,7 +98,7 @@ def _corpus(folder: Path) -> dict[str, str]:
     return {name: text for text, name in first.items()}
 
 
-def _asked(folder: Path, known: set[str]) -> list[tuple[str, list[str], list[str]]]:
+def _judged_queries(folder: Path, known: set[str]) -> list[tuple[str, list[str], list[str]]]:
     """Query, the passages that answer it, and those judged not to."""
     synthetic = folder / "synthetic_queries.jsonl"
     if synthetic.exists():

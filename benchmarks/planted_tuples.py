@@ -15,8 +15,7 @@ from judged_sets import JudgedSet, Query
 from wordings import worded
 
 from pipeline_tasks.core.ids import unit_hash
-from pipeline_tasks.evaluation import altered_instructions as told
-from pipeline_tasks.evaluation.altered_instructions import words_of
+from pipeline_tasks.evaluation.altered_instructions import EITHER, ONLY, WITHOUT, words_of
 
 Kind = Literal["wants", "leaves", "turns", "turned", "either"]
 KINDS: tuple[Kind, ...] = ("wants", "leaves", "turns", "turned", "either")
@@ -44,7 +43,7 @@ class Words:
         return math.log(len(self.of) / self.often[word])
 
 
-class _Told(NamedTuple):
+class _Instruction(NamedTuple):
     """An instruction: words of which a passage has to have one, or that it must not have."""
 
     words: tuple[str, ...]
@@ -56,7 +55,7 @@ class _Told(NamedTuple):
     def text(self, seed: str, wordings: Wordings) -> str:
         if wordings == "own":
             return worded(self.words, self.has, seed)
-        return (told.EITHER if len(self.words) == 2 else told.ONLY if self.has else told.WITHOUT).format(*self.words)
+        return (EITHER if len(self.words) == 2 else ONLY if self.has else WITHOUT).format(*self.words)
 
 
 def divided(data: JudgedSet) -> dict[Part, list[Query]]:
@@ -170,15 +169,15 @@ def _pairs(query: Query, relevant: list[str], words: Words, choice: int) -> Iter
                 yield x, y, own, other
 
 
-def _instructions(kind: Kind, x: str, y: str, words: Words, said: set[str]) -> tuple[_Told, _Told]:
+def _instructions(kind: Kind, x: str, y: str, words: Words, said: set[str]) -> tuple[_Instruction, _Instruction]:
     """That which wants the passage with x, and that which wants the one with y; both together say ``said``."""
     if kind == "either":
         elsewhere = min(words.often.keys() - said, key=lambda word: unit_hash("elsewhere", x, y, word))
         turned = unit_hash("turned", x, y) < 0.5  # else the word behind "or" would be one that says nothing
         pairs = [(elsewhere, word) if turned else (word, elsewhere) for word in (x, y)]
-        return _Told(pairs[0], True), _Told(pairs[1], True)
-    one = _Told((y,), False) if kind in ("leaves", "turned") else _Told((x,), True)
-    other = _Told((x,), False) if kind in ("leaves", "turns") else _Told((y,), True)
+        return _Instruction(pairs[0], True), _Instruction(pairs[1], True)
+    one = _Instruction((y,), False) if kind in ("leaves", "turned") else _Instruction((x,), True)
+    other = _Instruction((x,), False) if kind in ("leaves", "turns") else _Instruction((y,), True)
     return one, other
 
 

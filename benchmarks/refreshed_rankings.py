@@ -105,8 +105,8 @@ def chain(n_passages: int, n_queries: int, spare: int) -> tuple[list[tuple[Any, 
                 planted.refresh(version)
             ran = measured(ranked, Path(folder), spare)
             counters, made = ran.value
-            told = [int(counters.get(name, 0)) for name in ("queries_merged", "queries_searched", "cosines")]
-            rows.append((spare, version, *told, ran.seconds, ran.peak_mib))
+            counts = [int(counters.get(name, 0)) for name in ("queries_merged", "queries_searched", "cosines")]
+            rows.append((spare, version, *counts, ran.seconds, ran.peak_mib))
             parts.append(made)
     return rows, parts
 

@@ -108,11 +108,13 @@ def main() -> None:
     args = parser.parse_args()
     n = 4 if args.quick else args.queries
     if args.judged:
-        queries, told = judged_seeds.judged(disaster_guides(args.judged), n, args.split), judged_seeds.told
+        compare = judged_seeds.compare_seeds
+        queries = judged_seeds.judged(disaster_guides(args.judged), n, args.split)
     else:
-        queries, told = planted_notices.planted(n, args.candidates, args.seed, args.split), planted_notices.told
+        compare = planted_notices.compare_seeds
+        queries = planted_notices.planted(n, args.candidates, args.seed, args.split)
     found = _judged_by(queries, args)
-    shares = {way: told(queries, chosen) for way, chosen in found.items()}
+    shares = {way: compare(queries, chosen) for way, chosen in found.items()}
     show("relabelling", ("by", *next(iter(shares.values()))), [(way, *of.values()) for way, of in shares.items()])
     finish({"queries": len(queries), "candidates": sum(len(q.candidates) for q in queries) / len(queries)} | shares)
 

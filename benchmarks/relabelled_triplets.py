@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 from judged_sets import SETS, JudgedSet, Pair, smaller
-from learning_rows import RANKS, Arrays, kept
+from learning_rows import RANKS, Arrays, load_or_make
 from measure import finish, show
 from short_trainings import NOTHING, after_training, params_of, parser_of, start_of, vectors
 
@@ -77,13 +77,13 @@ def compared(data: JudgedSet, options: argparse.Namespace, place: Path) -> Compa
     pairs = drawn[: options.queries]
     ids = sorted({pair.passage_id for pair in data.pairs})
     texts = {"queries": [pair.query for pair in pairs], "passages": [data.passages[name] for name in ids]}
-    found = kept(place / f"nearest-{short_id(texts)}.npz", lambda: vectors(start_of("22m"), texts))
+    found = load_or_make(place / f"nearest-{short_id(texts)}.npz", lambda: vectors(start_of("22m"), texts))
     nearest = top_k(found["queries"], found["passages"], options.depth)[0]
     candidates = []
     for pair, row in zip(pairs, nearest, strict=True):
         names = [ids[place] for place in row]
         candidates.append(names if pair.passage_id in names else [*names, pair.passage_id])
-    scores = kept(place / f"judged-{short_id(options.judge, texts, candidates)}.npz", lambda: _judged(
+    scores = load_or_make(place / f"judged-{short_id(options.judge, texts, candidates)}.npz", lambda: _judged(
         [(pair.query, data.passages[name]) for pair, names in zip(pairs, candidates, strict=True) for name in names],
         options.judge,
     ))["scores"]  # fmt: skip
@@ -129,25 +129,27 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
         return asked.scores(top_k(of["queries"], of["passages"], RANKS)[0], options.split)
 
     untouched = scores(
-        kept(place / short_id(texts) / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), texts))
+        load_or_make(
+            place / short_id(texts) / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), texts)
+        )
     )
     of_seeds = {way: [scores(trained(way, seed)) for seed in seeds] for way in WAYS}
     intents, weights = asked.intents(options.split), asked.weights(options.split)
     values = {"untouched": untouched} | {way: np.mean(each, axis=0) for way, each in of_seeds.items()}
     baseline = next(iter(WAYS))
     differences = against(values, baseline, intents)
-    told, rows = {}, []
+    figures, rows = {}, []
     for way, own in values.items():
         each = [float(one @ weights) for one in of_seeds.get(way, [own])]
-        told[way] = {"ndcg_at_10": round(float(own @ weights), 4), "seeds": [round(one, 4) for one in each]}
+        figures[way] = {"ndcg_at_10": round(float(own @ weights), 4), "seeds": [round(one, 4) for one in each]}
         if way in differences:
             of = differences[way]
-            told[way] |= {"gain": round(of.gain, 4), "low": round(of.low, 4), "high": round(of.high, 4)}
-        rows.append([way, *told[way].values()])
+            figures[way] |= {"gain": round(of.gain, 4), "low": round(of.low, 4), "high": round(of.high, 4)}
+        rows.append([way, *figures[way].values()])
     title = f"{name}, {options.size}: {len(found.pairs)} queries to train, {found.changed:.0%} of positives changed"
     columns = ("positive, negative", "NDCG@10", "each seed", f"over {baseline}", "95% from", "to")
     show(f"{title}; {len(intents)} {options.split} queries", columns, [row + [""] * (6 - len(row)) for row in rows])
-    return {"queries": len(found.pairs), "positives_changed": round(found.changed, 4)} | told
+    return {"queries": len(found.pairs), "positives_changed": round(found.changed, 4)} | figures
 
 
 def main() -> None:

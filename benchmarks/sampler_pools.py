@@ -188,8 +188,8 @@ class Training:
 
     def path(self, pool: Pool, place: Path) -> Path:
         """Where in ``place`` its scores are kept."""
-        told = short_id(self.name, self.sampler, self.looked_at, self.seed, pool.identity)
-        return place / f"{self.name}-{told}.npz"
+        key = short_id(self.name, self.sampler, self.looked_at, self.seed, pool.identity)
+        return place / f"{self.name}-{key}.npz"
 
 
 def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Path, at_once: int) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def tabled(
     ours, table, lines = per_query[OURS], {}, []
     for name, values in per_query.items():
         low, high = interval(ours - values, ["all"] * len(values))
-        told: dict[str, Any] = {
+        row: dict[str, Any] = {
             "ndcg": round(float(values.mean()), 4),
             "ahead": round(float((ours - values).mean()), 4),
             "interval": [round(low, 4), round(high, 4)],
@@ -233,12 +233,12 @@ def tabled(
         }
         if name in found:
             drawn = np.mean([one["drawn"] for one in found[name]], axis=0)
-            told["drawn"] = dict(zip(names, drawn.round(3).tolist(), strict=True))
-            told["sd_of_seeds"] = round(sd([one[target].mean() for one in found[name]]), 4)
-            told["deciding"] = round(float(np.mean([one["deciding"] for one in found[name]])), 3)
-        table[name] = told
-        drawn = told.get("drawn", {}).values()
-        lines.append((name, told["ndcg"], told["ahead"], *told["interval"], *drawn, told.get("deciding", "")))
+            row["drawn"] = dict(zip(names, drawn.round(3).tolist(), strict=True))
+            row["sd_of_seeds"] = round(sd([one[target].mean() for one in found[name]]), 4)
+            row["deciding"] = round(float(np.mean([one["deciding"] for one in found[name]])), 3)
+        table[name] = row
+        drawn = row.get("drawn", {}).values()
+        lines.append((name, row["ndcg"], row["ahead"], *row["interval"], *drawn, row.get("deciding", "")))
     show(target, ("sampler", "NDCG@10", f"{OURS} ahead by", "from", "to", *names, "deciding"), lines)
     return table
 

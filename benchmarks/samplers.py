@@ -94,7 +94,7 @@ def relevant(place: Path) -> list[tuple[str, str]]:
     return [(queries[query], texts[passage]) for query, passage in best.items()]
 
 
-def asked(data: JudgedSet, split: str) -> Examples:
+def judged_examples(data: JudgedSet, split: str) -> Examples:
     """The queries of a split, each with its best passage, among all that were judged for one of them."""
     queries = [query for query in data.queries if query.split == split]
     best = [data.passages[max(query.judged, key=query.judged.__getitem__)] for query in queries]
@@ -157,7 +157,7 @@ def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, np.nd
     return {"likely": np.array(list(likely.values()))} | {name: np.array(value) for name, value in found.items()}
 
 
-def told(found: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def summarize(found: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Of all seeds of a system."""
     likely = np.array([one["likely"] for one in found])
     helps, harms = likely[:, SOURCES.index(HELPS), None], likely[:, SOURCES.index(HARMS), None]
@@ -210,8 +210,8 @@ def main() -> None:
     n = dict(zip(SOURCES, (200, 400, 200, 300, 400), strict=True))
     looked_at = 16 if options.quick else 60
     setting = Setting(
-        planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget, 8, looked_at,
-        options.precision,
+        planted(options.data, n, guides), judged_examples(guides, "dev"), judged_examples(guides, "test"),
+        options.budget, 8, looked_at, options.precision,
     )  # fmt: skip
     start = open_encoder(start_of("22m"), TrainParams(size="22m"))
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
@@ -219,7 +219,7 @@ def main() -> None:
     chosen = {name: known[name] for name in known if not options.systems or name.startswith(tuple(options.systems))}
     with tempfile.TemporaryDirectory() as place:
         found = trained(setting, chosen, options.seeds, options.keep or Path(place), options.at_once)
-    results |= {name: told(some) for name, some in found.items()}
+    results |= {name: summarize(some) for name, some in found.items()}
     counts = ("helps_highest", "harms_lowest", "seeds", "deciding", "seconds", "ndcg")
     columns = ("system", *n, *counts)
     lines = [

@@ -99,8 +99,8 @@ class Disturbed:
 
     def out_of_budget(self, step: str, usd: float) -> str:
         """What the step says where it may spend no more than this."""
-        told = STEPS[step] | {"max_run_usd": f"{usd:.6f}"}
-        code = run(step, self._root, self._there, told, says=self._said)
+        params = STEPS[step] | {"max_run_usd": f"{usd:.6f}"}
+        code = run(step, self._root, self._there, params, says=self._said)
         said = self._said.read_text()
         if code != 2 or "max_run_usd" not in said or self._there.usd > usd:
             raise RuntimeError(f"{step} ended with {code} at {self._there.usd} of {usd} dollars: {said}")
@@ -123,9 +123,9 @@ def undisturbed(root: Path) -> tuple[dict[str, float], int]:
     """Figures of both steps where nothing fails, and how many requests they need."""
     figures: dict[str, float] = {}
     with ScoringLLM(SHARE, calm=True, delay_s=DELAY_S) as there:
-        for step, told in STEPS.items():
+        for step, params in STEPS.items():
             began, used, n = time.monotonic(), processor_s(), len(there.billed)
-            if code := run(step, root, there, told):
+            if code := run(step, root, there, params):
                 raise RuntimeError(f"{step} ended with exit code {code}")
             n = len(there.billed) - n
             figures[f"{step}_s"] = round(time.monotonic() - began, 1)
@@ -184,9 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few queries")
     parser.add_argument("--queries", type=int, default=1_000)
-    told = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        finish(go(24 if told.quick else told.queries, Path(folder)))
+        finish(go(24 if options.quick else options.queries, Path(folder)))
     return 0
 
 

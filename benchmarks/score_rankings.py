@@ -99,8 +99,8 @@ def main() -> None:
         [f"difference {found.gain:+.3f}, its interval and p", luck],
     ]
     show(f"{n_queries:,} queries x top {DEPTH} of {n_passages:,} passages", ("what", "seconds"), rows)
-    told = {"queries": n_queries, "passages": n_passages, "search_s": search, "scores_and_rows_s": ours}
-    finish(told | {"ratio_to_pytrec_eval": plain / ours, "difference_s": luck})
+    figures = {"queries": n_queries, "passages": n_passages, "search_s": search, "scores_and_rows_s": ours}
+    finish(figures | {"ratio_to_pytrec_eval": plain / ours, "difference_s": luck})
 
 
 if __name__ == "__main__":

@@ -60,14 +60,14 @@ class ScoringLLM(FaultyLLM):
         if path.endswith("/chat/completions"):
             prompt = json.dumps(body["messages"])
             choice = {"message": {"content": graded(prompt, body["messages"])}, "finish_reason": "stop"}
-            n_prompt, n_told = len(prompt) // 4, 40
+            n_prompt, n_completion = len(prompt) // 4, 40
         else:
-            prompt, choice, n_prompt, n_told = body["prompt"], *told(body)
-        usage = {"prompt_tokens": n_prompt, "completion_tokens": n_told}
+            prompt, choice, n_prompt, n_completion = body["prompt"], *make_choice(body)
+        usage = {"prompt_tokens": n_prompt, "completion_tokens": n_completion}
         return prompt, {"model": body["model"], "created": 1_700_000_000, "choices": [choice], "usage": usage}
 
 
-def told(body: dict[str, Any]) -> tuple[dict[str, Any], int, int]:
+def make_choice(body: dict[str, Any]) -> tuple[dict[str, Any], int, int]:
     """A choice as vLLM makes it, the prompt's tokens, and those generated."""
     from pipeline_tasks.curation.relevance_prompts import GRADES
 

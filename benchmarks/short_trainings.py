@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning_rows import LENGTHS, Arrays, kept
+from learning_rows import LENGTHS, Arrays, load_or_make
 
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.ids import short_id
@@ -47,9 +47,9 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def all_kept(todo: Mapping[Path, Callable[[], Arrays]], at_once: int) -> Iterator[tuple[Path, dict[str, np.ndarray]]]:
-    """As :func:`~learning_rows.kept` for each path, so many at once in processes of their own; each as it is done."""
+    """As :func:`~learning_rows.load_or_make` for each path, so many at once in processes; each as it is done."""
     with ProcessPoolExecutor(at_once, get_context("spawn"), initializer=end_with_parent) as workers:
-        futures = {workers.submit(kept, path, make): path for path, make in todo.items()}
+        futures = {workers.submit(load_or_make, path, make): path for path, make in todo.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -98,5 +98,5 @@ def after_training(
             return vectors(Path(work) / "out", texts)
 
     learned = [block.to_pylist() for block in rows.blocks()]
-    told = short_id(params.identity(), learned, settings().threads, *named)
-    return kept(place / f"trained-{params.seed}-{told}.npz", made)
+    key = short_id(params.identity(), learned, settings().threads, *named)
+    return load_or_make(place / f"trained-{params.seed}-{key}.npz", made)

@@ -61,8 +61,8 @@ def main() -> None:
             machine = in_folder(root / "stores")
         done = stack.enter_context(progress.meter("store", asked.schedules, "schedules"))
         run_schedules(counting(machine, done), asked.schedules, seed=asked.seed)
-    told = {"schedules": asked.schedules, "store": "bucket" if asked.bucket else "folder", "seed": asked.seed}
-    print(json.dumps(told | machine.counts | {"duration_s": round(time.monotonic() - began)}))
+    figures = {"schedules": asked.schedules, "store": "bucket" if asked.bucket else "folder", "seed": asked.seed}
+    print(json.dumps(figures | machine.counts | {"duration_s": round(time.monotonic() - began)}))
 
 
 if __name__ == "__main__":

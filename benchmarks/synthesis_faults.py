@@ -96,10 +96,10 @@ class WritingLLM(FaultyLLM):
 
 def run_step(step: str, root: Path, there: WritingLLM, *, kill_at: int = 0) -> bool:
     """Run a step, and end it at so many bills where told to; whether it ended by itself."""
-    told = {"llm": "m", "api": "chat", "concurrency": CONCURRENCY, "timeout_s": TIMEOUT_S}
-    told |= {"intents": '["qa"]'} if step == "write_needs" else {}
+    params = {"llm": "m", "api": "chat", "concurrency": CONCURRENCY, "timeout_s": TIMEOUT_S}
+    params |= {"intents": '["qa"]'} if step == "write_needs" else {}
     there.spans.append([0.0, 0.0])
-    code = run(step, root, there, told, kill_at=kill_at)
+    code = run(step, root, there, params, kill_at=kill_at)
     if code not in (0, -signal.SIGKILL):
         raise RuntimeError(f"{step} ended with exit code {code}")
     return code == 0

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from judged_sets import JudgedSet, disaster_guides, multihoprag_snippets, smaller
-from learning_rows import RANKS, Arrays, kept
+from learning_rows import RANKS, Arrays, load_or_make
 from measure import finish, sd, show
 from short_trainings import NOTHING, after_training, params_of, parser_of, start_of, vectors
 
@@ -76,13 +76,15 @@ class Pool:
         """NDCG@10 of each judged set and Spearman's rank correlation with the scores of similar sentences."""
         from scipy.stats import spearmanr
 
-        told, at = {}, 0
+        figures, at = {}, 0
         for name, of in self.judged.items():
             asked = found["queries"][at : (at := at + len(of.queries))]
-            told[name] = of.mean(top_k(asked, found[name], RANKS)[0], "test")
+            figures[name] = of.mean(top_k(asked, found[name], RANKS)[0], "test")
         one, other = np.split(found["queries"][at:], 2)
-        told["similar sentences"] = float(spearmanr((one * other).sum(1), [row[2] for row in self.similar]).statistic)
-        return told | {"mean": float(np.mean(list(told.values())))}
+        figures["similar sentences"] = float(
+            spearmanr((one * other).sum(1), [row[2] for row in self.similar]).statistic
+        )
+        return figures | {"mean": float(np.mean(list(figures.values())))}
 
 
 def task_of(judged: str, intent: str) -> str:
@@ -161,21 +163,21 @@ def main() -> None:
         place = (options.keep or Path(passing)) / f"tasks{'-quick' * options.quick}"
         forms = {form: place / f"start-{options.size}-{form}.npz" for form in ("told", "joined", "untold")}
         found = {
-            f"untouched, {form}": [of.scores(kept(path, lambda form=form: vectors(start, of.texts(form))))]
+            f"untouched, {form}": [of.scores(load_or_make(path, lambda form=form: vectors(start, of.texts(form))))]
             for form, path in forms.items()
         }
         found |= {way: [trained(of, way, seed, options, place) for seed in seeds] for way in ways(of)}
-    told = {}
+    figures = {}
     for way, each in found.items():
-        told[way] = {target: round(float(np.mean([one[target] for one in each])), 4) for target in each[0]}
-        told[way]["sd"] = round(sd([one["mean"] for one in each]), 4)
-    columns = ("trained on", *next(iter(told.values())))
+        figures[way] = {target: round(float(np.mean([one[target] for one in each])), 4) for target in each[0]}
+        figures[way]["sd"] = round(sd([one["mean"] for one in each]), 4)
+    columns = ("trained on", *next(iter(figures.values())))
     show(
         f"{options.size}, {options.rows} rows, seeds {seeds}",
         columns,
-        [(way, *of.values()) for way, of in told.items()],
+        [(way, *of.values()) for way, of in figures.items()],
     )
-    finish({"rows": options.rows, "tasks": {task: len(pairs) for task, pairs in of.pairs.items()}} | told)
+    finish({"rows": options.rows, "tasks": {task: len(pairs) for task, pairs in of.pairs.items()}} | figures)
 
 
 if __name__ == "__main__":

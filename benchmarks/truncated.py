@@ -92,18 +92,18 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
         systems[f"trained on {way}"] = found
         if not own:
             systems[f"trained on {way}, then ordered"] = [in_order(data, one) for one in found]
-    rows, told = [], {}
+    rows, figures = [], {}
     for system, each in systems.items():
         values = {width: np.mean([scores(data, found, width, split) for found in each], axis=0) for width in widths}
         for width in widths:
             lost = compare(values[width], values[widths[0]], intents)
-            told[f"{system}, {width}"] = [
+            figures[f"{system}, {width}"] = [
                 round(x, 4) for x in (float(values[width] @ weights), lost.gain, lost.low, lost.high)
             ]
-            rows.append([system, width, *told[f"{system}, {width}"]])
+            rows.append([system, width, *figures[f"{system}, {width}"]])
     columns = ("system", "dimensions", "NDCG@10", f"over {widths[0]}", "95% from", "to")
     show(f"{name}, {options.size}: {len(intents)} {split} queries, seeds {seeds}", columns, rows)
-    return told
+    return figures
 
 
 def main() -> None:

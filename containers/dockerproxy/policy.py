@@ -52,10 +52,10 @@ class Policy:
         Raises:
             RefusedError: it asks for more than steps need.
         """
-        body = _kept("", asked, _CONTAINER | {"Image": lambda image: _one_of(image, self.images)})
+        body = _allowed_fields("", asked, _CONTAINER | {"Image": lambda image: _one_of(image, self.images)})
         host = asked.get("HostConfig")
         rules = _HOST | {"NetworkMode": lambda mode: mode == self.network, "Mounts": self._mounts}
-        kept = _kept("HostConfig.", host, rules)
+        kept = _allowed_fields("HostConfig.", host, rules)
         if lacking := [name for name in _NEEDED if not kept.get(name)]:
             raise RefusedError(f"a step's container needs HostConfig.{lacking[0]}")
         if "User" not in body or LABEL not in (body.get("Labels") or {}).items():
@@ -91,7 +91,7 @@ def route(method: str, path: str) -> tuple[str, str, tuple[str, ...]]:
     raise RefusedError(f"{method} {path} is nothing that steps need")
 
 
-def _kept(where: str, asked: Any, rules: Mapping[str, Check]) -> dict[str, Any]:
+def _allowed_fields(where: str, asked: Any, rules: Mapping[str, Check]) -> dict[str, Any]:
     if not isinstance(asked, dict):
         raise RefusedError(f"{where or 'the body'} is no object")
     for name, value in asked.items():

@@ -82,19 +82,19 @@ class Handler(BaseHTTPRequestHandler):
             self._must_be_ours(address.path, name)
         sent = json.dumps(self.policy.create(json.loads(body))).encode() if pattern.endswith("/create") else b""
         target = f"{address.path}?{urlencode(asked)}" if asked else address.path
-        with self._asked(self.command, target, sent) as answer:
+        with self._ask_engine(self.command, target, sent) as answer:
             self._relay(answer)
 
     def _must_be_ours(self, path: str, name: str) -> None:
         """Let nobody look at, stop or remove what is no container of a step; the engine tells of what is not there."""
         prefix = path.partition("/containers/")[0]
-        with self._asked("GET", f"{prefix}/containers/{name}/json") as answer:
-            told = json.loads(answer.read())
-        if answer.status == 200 and not self.policy.is_ours(told):
+        with self._ask_engine("GET", f"{prefix}/containers/{name}/json") as answer:
+            container = json.loads(answer.read())
+        if answer.status == 200 and not self.policy.is_ours(container):
             raise RefusedError(f"{name} is no container of a step")
 
     @contextmanager
-    def _asked(self, method: str, target: str, body: bytes = b"") -> Iterator[HTTPResponse]:
+    def _ask_engine(self, method: str, target: str, body: bytes = b"") -> Iterator[HTTPResponse]:
         with closing(Engine(self.engine)) as engine:
             engine.request(method, target, body or None, {"Content-Type": "application/json"} if body else {})
             yield engine.getresponse()

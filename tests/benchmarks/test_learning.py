@@ -39,10 +39,10 @@ def planted(stages: ModuleType) -> tuple[Any, Any]:
 def test_what_was_made_is_not_made_again_and_what_failed_leaves_nothing(stages: ModuleType, tmp_path: Path):
     path = tmp_path / "of" / "a.npz"
     with pytest.raises(ZeroDivisionError):
-        stages.kept(path, lambda: {"ranked": np.array([1 // 0])})
+        stages.load_or_make(path, lambda: {"ranked": np.array([1 // 0])})
     assert not list(tmp_path.iterdir())
     for made in (3, 4):
-        assert stages.kept(path, lambda made=made: {"ranked": np.array([made])})["ranked"].tolist() == [3]
+        assert stages.load_or_make(path, lambda made=made: {"ranked": np.array([made])})["ranked"].tolist() == [3]
 
 
 def test_a_training_that_was_stopped_goes_on_where_its_checkpoints_are(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.planted_notices import planted, told
+from benchmarks.planted_notices import compare_seeds, planted
 
 
 def test_three_of_twenty_seeds_leave_open_what_is_asked():
@@ -14,5 +14,5 @@ def test_three_of_twenty_seeds_leave_open_what_is_asked():
 
 def test_shares_are_of_bad_seeds_and_of_good_ones():
     queries = planted(20, 8, seed=1)
-    assert told(queries, [q.best for q in queries]) == {"found": 1.0, "spoiled": 0.0, "changed": 0.15}
-    assert told(queries, [q.seed for q in queries]) == {"found": 0.0, "spoiled": 0.0, "changed": 0.0}
+    assert compare_seeds(queries, [q.best for q in queries]) == {"found": 1.0, "spoiled": 0.0, "changed": 0.15}
+    assert compare_seeds(queries, [q.seed for q in queries]) == {"found": 0.0, "spoiled": 0.0, "changed": 0.0}
