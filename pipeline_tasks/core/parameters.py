@@ -44,9 +44,9 @@ def default_of(step: Step, parameter: str) -> Any:
     Raises:
         InputError: see :func:`usual`.
     """
-    told, field = usual(step), step.params.model_fields[parameter]
-    if parameter in told:
-        return told[parameter]
+    defaults, field = usual(step), step.params.model_fields[parameter]
+    if parameter in defaults:
+        return defaults[parameter]
     return None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
 
 

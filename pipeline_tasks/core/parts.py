@@ -47,8 +47,8 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     if not files or not table.num_rows:
         return _write(store, table)
     bodies = _write(store, table.select(files))
-    told = {"sha256": bodies.sha256, "columns": table.schema.names}
-    rows = table.drop_columns(files).replace_schema_metadata({_TOLD: json.dumps(told).encode()})
+    facts = {"sha256": bodies.sha256, "columns": table.schema.names}
+    rows = table.drop_columns(files).replace_schema_metadata({_TOLD: json.dumps(facts).encode()})
     return _write(store, rows).model_copy(update={"bodies": bodies})
 
 

@@ -59,8 +59,8 @@ def living_pins(store: Store) -> list[Pin]:
     """What living runs pin."""
     found = []
     for pin in store.pins():
-        told = json.loads(pin.data)
-        found.append(Pin(told["step"], tuple(map(Ref.parse, told["refs"])), pin.since))
+        facts = json.loads(pin.data)
+        found.append(Pin(facts["step"], tuple(map(Ref.parse, facts["refs"])), pin.since))
     return found
 
 

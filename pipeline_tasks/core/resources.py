@@ -73,10 +73,10 @@ def configured() -> dict[str, Table]:
     Raises:
         InputError: see :func:`resources_of`.
     """
-    path, told = settings().resources, settings().handed_resources
+    path, inherited = settings().resources, settings().handed_resources
     try:
-        if told:
-            return {name: _table(HANDED_ON, name, values) for name, values in json.loads(told).items()}
+        if inherited:
+            return {name: _table(HANDED_ON, name, values) for name, values in json.loads(inherited).items()}
         found = tomllib.loads(path.read_text("utf-8")) if path else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"FOUNDRY_RESOURCES={path} cannot be read: {error}") from error

@@ -94,8 +94,8 @@ class Run:
 
     def reject(self, row_id: str, reason: str, detail: str = "") -> None:
         """Refuse a row: it is kept in ``<dataset>/rejects`` with its reason, and the run goes on."""
-        told = {"row_id": row_id, "reason": reason, "detail": detail[:_LONGEST_DETAIL]}
-        self._rejects.append({name: text.encode("utf-8", "replace").decode() for name, text in told.items()})
+        texts = {"row_id": row_id, "reason": reason, "detail": detail[:_LONGEST_DETAIL]}
+        self._rejects.append({name: text.encode("utf-8", "replace").decode() for name, text in texts.items()})
 
     def reject_all(self, row_ids: pa.Array, reason: str, details: pa.Array) -> None:
         """Refuse many rows for one reason, each with its own detail."""

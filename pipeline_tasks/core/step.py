@@ -210,16 +210,16 @@ class Step:
             first = error.errors()[0]
             name = ".".join(str(x) for x in first["loc"]) or "parameters"
             known = list(self.params.model_fields)
-            told = f" (parameters: {', '.join(known) or 'none'})"
+            hint = f" (parameters: {', '.join(known) or 'none'})"
             if first["type"] == "extra_forbidden" and "." not in name:
                 near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
-                raise InputError(f"{self.name} has no parameter {name!r}{near}{told}") from error
-            told = told if first["type"] == "missing" else ""
+                raise InputError(f"{self.name} has no parameter {name!r}{near}{hint}") from error
+            hint = hint if first["type"] == "missing" else ""
             given = without_user(repr(first["input"]))
             if first["type"] == "tuple_type" and isinstance(first["input"], str):
                 listed = json.dumps(first["input"].split(","), ensure_ascii=False)
-                told = without_user(f"; write it as JSON: '{name}={listed}'")
-            raise InputError(f"{self.name}: {name}={given}: {first['msg']}{told}") from error
+                hint = without_user(f"; write it as JSON: '{name}={listed}'")
+            raise InputError(f"{self.name}: {name}={given}: {first['msg']}{hint}") from error
 
 
 def _load_step(module: str, name: str) -> Step:

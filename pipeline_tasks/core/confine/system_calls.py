@@ -96,8 +96,8 @@ def restrict(*, writing: bool = True) -> bool:
     column, processor = _PROCESSORS[platform.machine()]
     program = b"".join(struct.pack("=HBBI", *line) for line in _program(column, processor, writing))
     lines = ctypes.create_string_buffer(program, len(program))
-    told = struct.pack("@HP", len(program) // 8, ctypes.addressof(lines))
-    return libc().syscall(_SECCOMP[column], _SET_FILTER, _ALL_THREADS, told) == 0
+    sock_fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(lines))
+    return libc().syscall(_SECCOMP[column], _SET_FILTER, _ALL_THREADS, sock_fprog) == 0
 
 
 def _program(column: int, processor: int, writing: bool) -> Iterator[tuple[int, int, int, int]]:

@@ -42,12 +42,12 @@ class Node:
     memory_bytes: int
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Node:
+    def of(cls, node: Mapping[str, Any]) -> Node:
         """From what ``ray.nodes()`` tells of it."""
-        has: Mapping[str, float] = told["Resources"]
+        has: Mapping[str, float] = node["Resources"]
         kinds = [name.removeprefix(_KIND) for name in has if name.startswith(_KIND)]
         cpus, gpus, memory = (has.get(name, 0) for name in ("CPU", "GPU", "memory"))
-        return cls(told["NodeID"], told["NodeManagerAddress"], _HEAD in has, cpus, gpus, ", ".join(kinds), int(memory))
+        return cls(node["NodeID"], node["NodeManagerAddress"], _HEAD in has, cpus, gpus, ", ".join(kinds), int(memory))
 
 
 def connect(address: str, environment: Mapping[str, str]) -> Any:
@@ -69,8 +69,8 @@ def connect(address: str, environment: Mapping[str, str]) -> Any:
     except RuntimeError as error:
         if "Version mismatch" not in str(error):
             raise
-        told = " ".join(str(error).split())
-        raise InputError(f"this machine and the Ray cluster differ; install the same on both: {told}") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"this machine and the Ray cluster differ; install the same on both: {reason}") from error
     return ray
 
 
@@ -105,7 +105,7 @@ def _knock(address: str) -> None:
 
 def nodes(ray: Any) -> list[Node]:
     """The nodes of the cluster that was joined, its head first."""
-    found = [Node.of(told) for told in ray.nodes() if told["Alive"]]
+    found = [Node.of(node) for node in ray.nodes() if node["Alive"]]
     return sorted(found, key=lambda node: (not node.is_head, node.name))
 
 
@@ -166,8 +166,8 @@ def reached(ray: Any, name: str) -> Iterator[None]:
     except lost as error:
         if isinstance(error.__cause__, ray.exceptions.RayError):  # the step's own
             raise
-        told = " ".join(str(error).split())
-        raise TransientError(f"the Ray cluster was lost while it did {name}; run it again: {told}") from error
+        reason = " ".join(str(error).split())
+        raise TransientError(f"the Ray cluster was lost while it did {name}; run it again: {reason}") from error
 
 
 def nodes_at(address: str) -> list[Node]:

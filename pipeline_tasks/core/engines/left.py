@@ -25,15 +25,15 @@ def node_that_has(ray: Any, left: Left, item: Any) -> Node | None:
     ask = ray.remote(num_cpus=0, max_retries=0)(_ask)
     asked = {ask.options(scheduling_strategy=on_node(node, soft=False)).remote(left, item): node for node in there}
     answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_S)
-    told = {node.id: 0.0 for node in there}
+    left_at = {node.id: 0.0 for node in there}
     for ref in answered:
         try:
-            told[asked[ref].id] = ray.get(ref)
+            left_at[asked[ref].id] = ray.get(ref)
         except ray.exceptions.RayError as error:
             log.warning("node %s does not say what it has of earlier work: %s", asked[ref].name, error)
-    if len(set(told.values())) == 1:
+    if len(set(left_at.values())) == 1:
         return None
-    return max(there, key=lambda node: told[node.id])
+    return max(there, key=lambda node: left_at[node.id])
 
 
 def on_node(node: Node, *, soft: bool) -> Any:

@@ -54,10 +54,10 @@ class Tries:
         """The try after one that was out of memory."""
         had, more = self._needs.memory_gib, self._needs.more_memory_gib
         if more is None or one.memory_gib == more:
-            told = f"{had:g} GiB and then {more:g} GiB" if more else f"{had:g} GiB"
+            limits = f"{had:g} GiB and then {more:g} GiB" if more else f"{had:g} GiB"
             name = "more_memory_gib" if more else "memory_gib, or more_memory_gib for one more try,"
             raise TransientError(
-                f"a task of {self._name} was out of memory, with {told} declared; give it more ({name} of "
+                f"a task of {self._name} was out of memory, with {limits} declared; give it more ({name} of "
                 f"[{self._name}] in FOUNDRY_RESOURCES), or let its parameters hold less: {error}"
             ) from error
         log.warning("a task of %s was out of memory with %g GiB; it runs once more with %g GiB", self._name, had, more)

@@ -84,8 +84,8 @@ METRICS = (
 def exposition(store: Store) -> str:
     """All metrics of a store; a counter never goes back as long as no event is deleted."""
     lines = []
-    for name, kind, told, sql in METRICS:
-        lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+    for name, kind, meaning, sql in METRICS:
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
         for row in query(store, f"{sql} ORDER BY ALL", rows=False, max_rows=ALL_ROWS).to_pylist():
             value = row.pop("value")
             labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in row.items())

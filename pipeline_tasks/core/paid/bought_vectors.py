@@ -78,9 +78,9 @@ class TextIndex:
         """Where each of ``texts`` (distinct) lies that is known, by answer; one that was bought twice lies in two."""
         if len(self._look()) >= _MANY:
             self._put_together()
-        told = _joined([*self._files.values()])
-        place = pc.index_in(told["text"], value_set=_digests(texts))
-        known = told.append_column("at", place).filter(pc.is_valid(place))
+        index = _joined([*self._files.values()])
+        place = pc.index_in(index["text"], value_set=_digests(texts))
+        known = index.append_column("at", place).filter(pc.is_valid(place))
         answers, of = np.unique(known["answer"].cast(pa.string()).to_numpy(), return_inverse=True)
         at, rows, n_rows = (known[name].to_numpy() for name in ("at", "row", "rows"))
         _, first = np.unique(of * len(texts) + at, return_index=True)  # two files may tell of one answer
@@ -110,7 +110,7 @@ class TextIndex:
         """Note the texts of answers, in the order of their vectors."""
         if not answers:
             return
-        told = [
+        tables = [
             pa.table(
                 [
                     _digests(texts),
@@ -122,7 +122,7 @@ class TextIndex:
             )
             for answer_id, texts in sorted(answers.items())
         ]
-        rows = _joined(told)
+        rows = _joined(tables)
         self._files = self._files | {_write(self._store, self._folder, rows): rows}
 
 

@@ -272,11 +272,11 @@ class Bucket:
 
         for attempt in range(1, patience.ATTEMPTS + 1):
             answer = self.client.delete_objects(Bucket=self.name, Delete={"Objects": block, "Quiet": True})
-            failed = [told for told in answer.get("Errors", ()) if told.get("Code") not in MISSING]
-            for told in failed:
-                if told.get("Code") not in LATER or attempt == patience.ATTEMPTS:
-                    raise ClientError({"Error": told}, "DeleteObjects")
-            block = [{"Key": told["Key"]} for told in failed]
+            failed = [fault for fault in answer.get("Errors", ()) if fault.get("Code") not in MISSING]
+            for fault in failed:
+                if fault.get("Code") not in LATER or attempt == patience.ATTEMPTS:
+                    raise ClientError({"Error": fault}, "DeleteObjects")
+            block = [{"Key": fault["Key"]} for fault in failed]
             if not block:
                 return
             time.sleep(patience.wait_s(attempt))

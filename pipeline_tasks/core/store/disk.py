@@ -91,9 +91,9 @@ def _free_bytes(folder: Path) -> int:
 def shortage(error: BaseException | None) -> str:
     """What ran out, or nothing: libraries raise errors of their own after the system's, or quote it in theirs."""
     while error:
-        for code, told in _FULL.items():
+        for code, message in _FULL.items():
             if getattr(error, "errno", None) == code or os.strerror(code) in str(error):
-                return told
+                return message
         error = error.__cause__ or error.__context__
     return ""
 

@@ -50,7 +50,7 @@ def is_untrusted(error: Exception) -> bool:
     """Whether a server's certificate was refused, or what it is checked by, AWS_CA_BUNDLE, cannot be read."""
     from botocore.exceptions import SSLError
 
-    return isinstance(error, SSLError) and any(told in str(error) for told in _UNTRUSTED)
+    return isinstance(error, SSLError) and any(sign in str(error) for sign in _UNTRUSTED)
 
 
 @contextmanager

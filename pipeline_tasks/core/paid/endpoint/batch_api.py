@@ -123,11 +123,11 @@ class BatchApi:
         data = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in requests)
         file = (f"{name}.jsonl", data, "application/jsonl")
         uploaded = self._request_as(_File, "POST", "/files", data={"purpose": "batch"}, files={"file": file})
-        told = {_NAME: name} | ({_TRY: tried} if tried else {})
+        labels = {_NAME: name} | ({_TRY: tried} if tried else {})
         body = {"input_file_id": uploaded.id, "endpoint": f"/v1{path}", "completion_window": "24h"}
         for tries in range(1, self._endpoint.terms.attempts + 1):
             try:
-                return self._request_as(Standing, "POST", "/batches", once=True, json=body | {"metadata": told}).id
+                return self._request_as(Standing, "POST", "/batches", once=True, json=body | {"metadata": labels}).id
             except Fault as fault:  # it may have been begun all the same
                 self._endpoint.count(f"retries_{fault.kind}")
                 self._endpoint.pace.rest(max(backoff_s(tries), fault.wait_s or 0.0))
@@ -150,8 +150,8 @@ class BatchApi:
             after = {"after": page.data[-1].id} if page.data else {}
             page = self._request_as(_Page, "GET", "/batches", params={"limit": _A_PAGE} | after)
             for batch in page.data:
-                told = batch.metadata or {}
-                meant = told.get(_NAME) == name and (not tried or told.get(_TRY) == tried)
+                labels = batch.metadata or {}
+                meant = labels.get(_NAME) == name and (not tried or labels.get(_TRY) == tried)
                 if meant and (ended or not batch.ended):
                     return batch.id
             if not page.data:
@@ -197,8 +197,8 @@ class BatchApi:
             if "(404)" not in str(error):
                 raise
             if path not in _ROOTS:
-                told = f"{self._endpoint.host} has nothing at {path} any more, or it is of another key's project (404)"
-                raise FileGone(told) from None
+                text = f"{self._endpoint.host} has nothing at {path} any more, or it is of another key's project (404)"
+                raise FileGone(text) from None
             raise NoBatchApi(
                 f"{self._endpoint.host} has no batch API (404 for {method} {path}): ask at once, without "
                 "`foundry batch` and with the field batch off"
@@ -207,8 +207,8 @@ class BatchApi:
 
 def said(errors: Any) -> str:
     """Why a batch failed, in the endpoint's words."""
-    told = [one.get("message") for one in _each(errors)]
-    return clean("; ".join(str(one) for one in told if one), _LONGEST_SAID) or "it does not say why"
+    messages = [one.get("message") for one in _each(errors)]
+    return clean("; ".join(str(one) for one in messages if one), _LONGEST_SAID) or "it does not say why"
 
 
 def _each(errors: Any) -> list[dict[str, Any]]:

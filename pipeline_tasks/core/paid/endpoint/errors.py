@@ -149,9 +149,9 @@ def _said(reply: Reply, secret: str) -> tuple[str, str]:
 def _error_of(body: bytes) -> dict[str, Any]:
     """The object that tells of an error: ``{"error": {...}}``, or the whole answer; the first of a list."""
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    told = next(iter(told), None) if isinstance(told, list) else told
-    error = told.get("error", told) if isinstance(told, dict) else {}
+    answer = next(iter(answer), None) if isinstance(answer, list) else answer
+    error = answer.get("error", answer) if isinstance(answer, dict) else {}
     return error if isinstance(error, dict) else {"message": error}

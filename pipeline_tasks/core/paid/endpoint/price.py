@@ -33,26 +33,26 @@ class Price:
 FREE = Price()
 
 
-def price_at(url: str, told: Mapping[str, float | None], listed: Price | None = None) -> Price:
+def price_at(url: str, variables: Mapping[str, float | None], listed: Price | None = None) -> Price:
     """The price at ``url``.
 
     Args:
         url: of the endpoint.
-        told: the variables that set the price of prompts (and of completions), with their values; None is unset.
+        variables: those that set the price of prompts (and of completions), with their values; None is unset.
         listed: the price where none of them is set and the endpoint is not this machine.
 
     Raises:
         InputError: one is unset and the endpoint is neither this machine nor listed, or the other one is set.
     """
-    unset = [name for name, value in told.items() if value is None]
+    unset = [name for name, value in variables.items() if value is None]
     host = urlsplit(url).hostname or ""
     whose = host or "the endpoint"
-    if len(unset) == len(told) and is_loopback(host):
+    if len(unset) == len(variables) and is_loopback(host):
         return FREE
-    if len(unset) == len(told) and listed:
+    if len(unset) == len(variables) and listed:
         return listed
     if unset:
         raise InputError(
             f"the price of {whose} is not known: set {' and '.join(unset)} to US dollars per million tokens, or to free"
         )
-    return Price(*(value or 0.0 for value in told.values()))
+    return Price(*(value or 0.0 for value in variables.values()))
