@@ -73,8 +73,8 @@ def pooled(corpus: Corpus, systems: Sequence[System], questions: Sequence[Questi
             judgement = known.get(row["passage_id"])
             given = {"grade": judgement.grade, "quote": judgement.evidence} if judgement else {"quote": plain(quote)}
             shown = {name: row[name] for name in ("passage_id", "text", "title", "url", "page")}
-            told = {name: value for name, value in shown.items() if value is not None}
-            made.append(Row.model_validate({"query": question.query, "intent": question.intent} | told | given))
+            values = {name: value for name, value in shown.items() if value is not None}
+            made.append(Row.model_validate({"query": question.query, "intent": question.intent} | values | given))
     return made
 
 

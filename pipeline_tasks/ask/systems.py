@@ -101,8 +101,8 @@ class EncoderSystem(System):
 
     def likeness(self, queries: Sequence[str], intents: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """See :meth:`System.likeness`."""
-        with meter(f"sentences by {self.name}", len(texts), "sentences") as told:
-            of_texts = self._encoder.encode_passages(texts, progress=told.advance)
+        with meter(f"sentences by {self.name}", len(texts), "sentences") as progress_bar:
+            of_texts = self._encoder.encode_passages(texts, progress=progress_bar.advance)
         return self._encoder.encode_queries(queries, intents) @ of_texts.T
 
 

@@ -57,12 +57,12 @@ def made_shards(corpus: Corpus, encoder: Encoder, name: str, model: object) -> l
     """
     folder = corpus.store.scratch(f"vectors-{short_id(model, corpus.digest)}")
     shards: list[Shard] = []
-    with meter(f"passages by {name}", len(corpus.texts), "passages") as told:
+    with meter(f"passages by {name}", len(corpus.texts), "passages") as progress_bar:
         for start in range(0, len(corpus.texts), _BLOCK):
             texts, file = corpus.texts[start : start + _BLOCK], folder / f"{start}.npy"
             if not file.is_file():
                 partial = file.with_suffix(f".{uuid4().hex}.partial.npy")
-                np.save(partial, encoder.encode_passages(texts, progress=told.advance))
+                np.save(partial, encoder.encode_passages(texts, progress=progress_bar.advance))
                 durable.replace(partial, file)
             places = np.arange(start, start + len(texts), dtype=np.int32)
             shards.append((np.load(file, mmap_mode="r"), places))

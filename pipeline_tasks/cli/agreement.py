@@ -71,10 +71,10 @@ def read_command(
 
 def _show(ref: Ref, found: Agreement, differ: list[dict[str, Any]]) -> None:
     out = console()
-    told = "not defined, as both say the same of all"
+    kappa_text = "not defined, as both say the same of all"
     if found.kappa is not None:
-        told = f"{found.kappa:.3f} (95% interval {found.low:.3f} to {found.high:.3f})"
-    out.print(f"{ref} on {found.n:,} labels: agreement {found.share:.3f}, Cohen's kappa {told}", highlight=False)
+        kappa_text = f"{found.kappa:.3f} (95% interval {found.low:.3f} to {found.high:.3f})"
+    out.print(f"{ref} on {found.n:,} labels: agreement {found.share:.3f}, Cohen's kappa {kappa_text}", highlight=False)
     counts = Table("", "check keeps", "check refuses", box=SIMPLE_HEAD)
     for label, row in zip(("label: keep", "label: refuse"), found.table, strict=True):
         counts.add_row(label, *(f"{n:,}" for n in row))

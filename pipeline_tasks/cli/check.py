@@ -34,12 +34,12 @@ def check_command(
         table.add_row(str(manifest.ref), manifest.step)
     console().print(table)
     if not drop:
-        told, again = _summary(damage, damage.checked)
+        summary, again = _summary(damage, damage.checked)
         raise InputError(
-            f"{told}, are lost; copy these objects over from a backup, or `foundry check --drop` and then {again}"
+            f"{summary}, are lost; copy these objects over from a backup, or `foundry check --drop` and then {again}"
         )
-    told, again = _summary(drop_damage(where, damage, quick=quick), damage.checked)
-    typer.echo(f"dropped {told}; {again}")
+    summary, again = _summary(drop_damage(where, damage, quick=quick), damage.checked)
+    typer.echo(f"dropped {summary}; {again}")
 
 
 def _summary(damage: Damage, checked: int) -> tuple[str, str]:

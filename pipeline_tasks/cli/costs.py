@@ -112,8 +112,8 @@ class CostSources:
         from pipeline_tasks.synthesis.estimate import estimate
 
         try:
-            told = needs.params.model_dump(exclude_unset=True), needs.input_names
-            _, bill = estimate(self.store, *told, params.model_dump(exclude_unset=True))
+            step_inputs = needs.params.model_dump(exclude_unset=True), needs.input_names
+            _, bill = estimate(self.store, *step_inputs, params.model_dump(exclude_unset=True))
         except InputError as error:
             return UNKNOWN, Cost(UNKNOWN, UNKNOWN, "not known: see below", [f"write_pairs: {error}"])
         return Figure(bill.rows, sure=False), self._billed(bill)

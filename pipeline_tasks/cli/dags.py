@@ -38,8 +38,8 @@ def steps_of(dag: str, values: dict[str, Any]) -> tuple[list[PlannedStep], list[
     )
     if done.returncode or not done.stdout.strip():
         raise FoundryError(f"the DAG {dag} cannot be read: {done.stderr.strip()[-2000:]}")
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    if "error" in told:
-        raise InputError(f"{dag}: {told['error']}")
-    planned = [PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]) for one in told["steps"]]
-    return planned, told["skipped"]
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    if "error" in answer:
+        raise InputError(f"{dag}: {answer['error']}")
+    planned = [PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]) for one in answer["steps"]]
+    return planned, answer["skipped"]

@@ -73,15 +73,15 @@ def _drawn(version: Version, column: str, most: int) -> tuple[int, list[str]]:
         if not pa.types.is_string(block[column].type):
             raise InputError(f"{column!r} of {ref} holds {block[column].type}, not texts: name another with --column")
         pairs = zip(block[key].to_pylist(), block[column].to_pylist(), strict=True)
-        told = [(hashlib.sha256(i.encode()).hexdigest(), text) for i, text in pairs if text and text.strip()]
-        n, kept = n + len(told), heapq.nsmallest(most, [*kept, *told])
+        texts_by_hash = [(hashlib.sha256(i.encode()).hexdigest(), text) for i, text in pairs if text and text.strip()]
+        n, kept = n + len(texts_by_hash), heapq.nsmallest(most, [*kept, *texts_by_hash])
     if n < 2:
         raise InputError(f"{ref} has {n} texts in {column!r}: to be alike takes two")
     return n, [text for _, text in kept]
 
 
 def _measured(name: str, n: int, texts: list[str], encoder: Encoder) -> dict[str, Any]:
-    with meter(f"vectors of {name}", len(texts), "texts") as told:
-        vectors = encoder.encode_passages(texts, progress=told.advance)
+    with meter(f"vectors of {name}", len(texts), "texts") as progress_bar:
+        vectors = encoder.encode_passages(texts, progress=progress_bar.advance)
     shares = {_WORDS[grams]: inverse_gram_frequency(texts, grams) for grams in GRAMS}
     return {"dataset": name, "all": n, "different": len(set(texts)), "aps": average_similarity(vectors)} | shares

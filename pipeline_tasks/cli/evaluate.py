@@ -128,8 +128,8 @@ def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[st
     """The set's own instructions, where its folder has any, else those that rules make for its judged queries."""
     is_folder = "/" in name or Path(name).is_dir()
     if is_folder and has_instructions(opened(name, split)):
-        told = {"set_name": set_name, "folder": name, "split": split}
-        return str(_run(store, "judge_instructions", {"passages": given["passages"]}, **told))
+        values = {"set_name": set_name, "folder": name, "split": split}
+        return str(_run(store, "judge_instructions", {"passages": given["passages"]}, **values))
     with suppress(InputError):
         own = resolve(store, Ref.parse(f"instructed/{set_name}"))
         if not is_folder and load_manifest(store, own).params["folder"]:

@@ -34,17 +34,17 @@ class ForkRequest:
     arguments: list[str]
     environment: dict[str, str]
 
-    def send(self, to: socket.socket, output: int, log: int, told: int) -> None:
+    def send(self, to: socket.socket, output: int, log: int, report: int) -> None:
         """Ask for it.
 
         Args:
             to: the other end of the server's socket.
             output: file descriptor of its standard output.
             log: file descriptor of its standard error.
-            told: file descriptor that is told its process id and, when it has ended, its exit code, a line each; minus
+            report: file descriptor that gets its process id and, when it has ended, its exit code, a line each; minus
                 the signal where one killed it.
         """
-        socket.send_fds(to, [json.dumps(asdict(self)).encode()], [output, log, told])
+        socket.send_fds(to, [json.dumps(asdict(self)).encode()], [output, log, report])
 
 
 def serve(asking: socket.socket, imported: Sequence[str]) -> ForkRequest | None:
@@ -69,21 +69,21 @@ def serve(asking: socket.socket, imported: Sequence[str]) -> ForkRequest | None:
             os.close(fd)
 
 
-def _run(request: ForkRequest, output: int, log: int, told: int) -> ForkRequest:
+def _run(request: ForkRequest, output: int, log: int, report: int) -> ForkRequest:
     """Fork once more, to be there when the command ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child:
         os.close(output)
         os.close(log)
-        os.write(told, f"{child}\n".encode())
+        os.write(report, f"{child}\n".encode())
         _, status = os.waitpid(child, 0)
-        os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os.write(report, f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
     os.setsid()
     os.dup2(output, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
-    for fd in (output, log, told):
+    for fd in (output, log, report):
         os.close(fd)
     take_on(request.environment)
     return request

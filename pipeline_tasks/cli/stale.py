@@ -43,10 +43,10 @@ def stale_command(fmt: FORMAT = "table") -> None:
     table = Table(*names, "made by", "now", "age", "downstream", box=SIMPLE_HEAD)
     for row in found.to_pylist():
         below = row["downstream"]
-        told = f"{len(below):,}: {', '.join(below)}" if below else ""
+        steps_below = f"{len(below):,}: {', '.join(below)}" if below else ""
         made_by, now = f"{row['step']} v{row['code_version']}", f"v{row['current_version']}"
         mark = "*" * row["is_latest"]
-        table.add_row(row["dataset"], row["version"], mark, made_by, now, aged(row["created_at"]), clipped(told))
+        table.add_row(row["dataset"], row["version"], mark, made_by, now, aged(row["created_at"]), clipped(steps_below))
     console().print(table)
     todo = {row["step"] for row in found.to_pylist() if row["is_latest"]}
     if todo:

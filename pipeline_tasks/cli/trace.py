@@ -90,5 +90,5 @@ def _add_build(tree: Tree, build: dict[str, Any]) -> None:
     head = f"positive at {score:.3f} by {clipped(build['mining_model'])}" if score is not None else ""
     branch = tree.add(f"[bold]{build['dataset']}[/bold]: {len(build['negative_ids'])} negatives; {head}")
     for name, score, text in zip(build["negative_ids"], build["negative_scores"], build["negatives"], strict=True):
-        told = "–" if score is None else f"{score:.3f}"
-        branch.add(f"{name}  {told}  {clipped(text, 60)}")
+        shown = "–" if score is None else f"{score:.3f}"
+        branch.add(f"{name}  {shown}  {clipped(text, 60)}")

@@ -80,8 +80,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         if entry.reason:
             run.reject(short_id(params.source, entry.place), entry.reason, entry.place)
         elif entry.url in seen:
-            told = entry.place if short_id(entry.url) in erased else f"{entry.place}: {entry.url}"
-            run.reject(short_id(entry.url), "duplicate_url", told)
+            detail = entry.place if short_id(entry.url) in erased else f"{entry.place}: {entry.url}"
+            run.reject(short_id(entry.url), "duplicate_url", detail)
         else:
             seen[entry.url] = params.source
     for url, provider in _results(inputs):

@@ -126,8 +126,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
     def refuse(error: OSError) -> None:
         remedy = "give this process the right to read it, or move it out of the source, which withdraws what is in it"
-        told = f"the folder {_shown(error.filename)} cannot be read: {error.strerror}; {remedy}"
-        raise InputError(told) from error
+        message = f"the folder {_shown(error.filename)} cannot be read: {error.strerror}; {remedy}"
+        raise InputError(message) from error
 
     todo, seen = [folder], set[str]()
     for start in todo:

@@ -120,8 +120,8 @@ class _Order:
         if result is not _KILLED:
             return result
         if was_alone:
-            told = f"the system killed its reader, also alone and within {limits.memory_mib} MiB"
-            return Unreadable("memory", f"{told}: give the step more memory, or a lower memory_limit_mib")
+            cause = f"the system killed its reader, also alone and within {limits.memory_mib} MiB"
+            return Unreadable("memory", f"{cause}: give the step more memory, or a lower memory_limit_mib")
         self._killed.append(task)
         return _NOTHING_YET
 

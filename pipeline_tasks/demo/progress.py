@@ -35,7 +35,7 @@ def _follow(log: Path, at: int, say: Callable[[str], None], ended: Event) -> Non
                 added = file.read()
             whole = added[: added.rfind(b"\n") + 1]
             at += len(whole)
-            for told in _PROGRESS.findall(whole):
-                say(f"    {told.decode(errors='replace')}")
+            for line in _PROGRESS.findall(whole):
+                say(f"    {line.decode(errors='replace')}")
         if last:
             return

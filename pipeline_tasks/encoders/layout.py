@@ -165,12 +165,12 @@ def check_comparison(folder: Path) -> None:
 
 
 def _check_case(folder: Path) -> None:
-    told = folder / "sentence_bert_config.json"
-    if not optional_object(told).get("do_lower_case"):
+    file = folder / "sentence_bert_config.json"
+    if not optional_object(file).get("do_lower_case"):
         return
     if not lowers_case(optional_object(folder / "tokenizer.json").get("normalizer")):
         raise InputError(
-            f"{told} makes texts small before a tokenizer that tells cases apart: save the model with a tokenizer "
+            f"{file} makes texts small before a tokenizer that tells cases apart: save the model with a tokenizer "
             "whose normalizer does so, and without do_lower_case"
         )
 
@@ -222,13 +222,13 @@ def _prompts(folder: Path) -> dict[str, str]:
     An empty prompt is one, too; a default that is for queries is not put before passages.
     """
     config = optional_object(folder / "config_sentence_transformers.json")
-    told = config.get("prompts") or {}
-    if not isinstance(told, dict) or not all(text is None or isinstance(text, str) for text in told.values()):
+    texts = config.get("prompts") or {}
+    if not isinstance(texts, dict) or not all(text is None or isinstance(text, str) for text in texts.values()):
         raise InputError(f"{folder / 'config_sentence_transformers.json'}: prompts are no texts by name: mend them")
-    prompts = {name: text or "" for name, text in told.items()}
+    prompts = {name: text or "" for name, text in texts.items()}
     by_default = config.get("default_prompt_name") or ""
     default = prompts.get(by_default, "")
     others = default if by_default != "query" else ""
-    passage = next((told[name] for name in _PASSAGE_PROMPTS if told.get(name) is not None), others)
+    passage = next((texts[name] for name in _PASSAGE_PROMPTS if texts.get(name) is not None), others)
     of_queries = {name: text for name, text in prompts.items() if name not in _PASSAGE_PROMPTS}
     return {**({"query": default} if default else {}), **of_queries, "passage": passage}

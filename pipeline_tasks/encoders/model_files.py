@@ -19,12 +19,12 @@ def modules_of(folder: Path) -> list[tuple[str, str]]:
         InputError: its list of modules is none.
     """
     path = folder / "modules.json"
-    told = _read(path)
-    if not isinstance(told, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("type"), str) for one in told
+    modules = _read(path)
+    if not isinstance(modules, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("type"), str) for one in modules
     ):
         raise InputError(f"{path} is no list of modules: save or fetch the model again")
-    return [(str(one["type"]).rsplit(".", 1)[-1], str(one.get("path") or "")) for one in told]
+    return [(str(one["type"]).rsplit(".", 1)[-1], str(one.get("path") or "")) for one in modules]
 
 
 def object_in(path: Path) -> dict[str, Any]:

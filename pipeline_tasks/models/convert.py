@@ -107,8 +107,8 @@ def safetensors_from_pickle(folder: Path) -> None:
     try:
         weights = torch.load(source, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        told = str(error).split("\n")[0]
-        raise InputError(f"{PICKLE} is damaged, or holds code, which is never run ({told}): {remedy}") from error
+        cause = str(error).split("\n")[0]
+        raise InputError(f"{PICKLE} is damaged, or holds code, which is never run ({cause}): {remedy}") from error
     named = isinstance(weights, dict) and all(
         isinstance(name, str)
         and isinstance(value, torch.Tensor)

@@ -109,8 +109,8 @@ def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
             if before and change and before.ground != one.ground:
                 luck = luck[0], f"{luck[1]};{ELSEWHERE}"
             score, own = one.score, one.scores.metric.upper()
-            told = interval_text(score) + (f" by {own}" if own != metric else "")
-            cells = (system, f"{one.at:%Y-%m-%d %H:%M}", told, f"{score.n:,}", *luck)
+            interval = interval_text(score) + (f" by {own}" if own != metric else "")
+            cells = (system, f"{one.at:%Y-%m-%d %H:%M}", interval, f"{score.n:,}", *luck)
             rows.append((*cells, Version(one.model), Version(one.scores.ref)))
     table = Table(head, rows, frozenset({0, 1, 5, 6, 7}))
     return Section(title, (about,), Chart(title, about, lambda width: _draw(systems, width)), table)

@@ -34,14 +34,14 @@ def fetch_list(url: str, max_bytes: int, time_limit_s: float) -> bytes:
     try:
         return asyncio.run(_fetch(address, max_bytes, time_limit_s))
     except Busy as busy:
-        told = f"{busy.reason} {busy.detail}".strip()
-        raise TransientError(f"the list {url} cannot be fetched now: {told}; check that its server runs") from busy
+        fault = f"{busy.reason} {busy.detail}".strip()
+        raise TransientError(f"the list {url} cannot be fetched now: {fault}; check that its server runs") from busy
     except Refused as refused:
-        told = f"the list {url} cannot be fetched: {refused.reason} {refused.detail}".strip()
+        fault = f"the list {url} cannot be fetched: {refused.reason} {refused.detail}".strip()
         if refused.reason == "too_slow":
-            raise TransientError(f"{told}; try again later, or raise time_limit_s") from refused
+            raise TransientError(f"{fault}; try again later, or raise time_limit_s") from refused
         remedy = "raise max_bytes" if refused.reason == "too_large" else "check source="
-        raise InputError(f"{told}; {remedy}") from refused
+        raise InputError(f"{fault}; {remedy}") from refused
 
 
 async def _fetch(url: str, max_bytes: int, time_limit_s: float) -> bytes:

@@ -93,8 +93,8 @@ class Robots:
             try:
                 found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
             except Busy as busy:
-                told = "robots_unreachable" if busy.reason.startswith("http_") else busy.reason
-                found = {"reason": told, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip(), "passing": True}
+                why = "robots_unreachable" if busy.reason.startswith("http_") else busy.reason
+                found = {"reason": why, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip(), "passing": True}
             except Refused as refused:
                 found = asdict(refused) | {"detail": f"robots.txt: {refused.detail}"}
             unfinished = kept.with_suffix(".part")

@@ -57,8 +57,8 @@ class _Opened:
         self.repaired = bool(document.is_repaired)
         metadata = document.metadata or {}
         names = {"title": "title", "created": "creationDate", "modified": "modDate"}
-        told = {name: metadata.get(key) or "" for name, key in names.items()}
-        self.facts = {name: text.encode("utf-8", "ignore").decode() for name, text in told.items()}  # no halves
+        texts = {name: metadata.get(key) or "" for name, key in names.items()}
+        self.facts = {name: text.encode("utf-8", "ignore").decode() for name, text in texts.items()}  # no halves
 
     def page(self, index: int) -> PageText:
         pymupdf = _library()

@@ -51,8 +51,8 @@ def _read(known: list[str], reply: Reply) -> dict[str, Any]:
     answer = json_of(reply)
     if not isinstance(answer, dict):
         raise Refused("bad_answer", f"the answer is {type(answer).__name__}, not an object")
-    found, told = answer.get("results"), answer.get("unresponsive_engines")
-    silent = {_name(engine): engine for engine in told} if isinstance(told, list) else {}
+    found, engines = answer.get("results"), answer.get("unresponsive_engines")
+    silent = {_name(engine): engine for engine in engines} if isinstance(engines, list) else {}
     page = page_record(found, more=bool(found)) | {"silent": list(silent)}
     if not found and (new := [silent[name] for name in silent if name not in known]):
         raise Busy("engines_unresponsive", clean(str(new), LONGEST_DETAIL))

@@ -27,12 +27,12 @@ def told_behind(ask: Ask, ref: str) -> list[tuple[str, str, int]]:
 
 def diversity_section(ask: Ask, ref: str) -> Section | None:
     """The instructions of what ``ref`` learned from, where it is the latest of its name; None where nothing has two."""
-    told = told_behind(ask, ref)
-    if not told:
+    sources = told_behind(ask, ref)
+    if not sources:
         return None
-    n_drawn = min(SAMPLE, *(n for _, _, n in told))
+    n_drawn = min(SAMPLE, *(n for _, _, n in sources))
     rows: list[tuple[str | Version, ...]] = []
-    for name, version, n in told:
+    for name, version, n in sources:
         texts = [row["instruction"] for row in ask(_DRAWN.format(quoted(name)), n_drawn)]
         shares = (shown(inverse_gram_frequency(texts, words)) for words in GRAMS)
         rows.append((Version(f"{name}@{version}"), f"{n:,}", f"{len(set(texts)):,}", *shares))
