@@ -94,11 +94,11 @@ def _resources(found: Settings) -> Check:
             resources_of(get_step(name))
     except FoundryError as error:
         return Check("resources", False, str(error), needed=True)
-    told = [
+    entries = [
         f"{name} ({', '.join(f'{field} {value:g}' for field, value in table.model_dump(exclude_none=True).items())})"
         for name, table in tables.items()
     ]
-    return Check("resources", True, f"{found.resources}: {'; '.join(told) or 'nothing'}", needed=True)
+    return Check("resources", True, f"{found.resources}: {'; '.join(entries) or 'nothing'}", needed=True)
 
 
 def _parameters(found: Settings) -> Check:
@@ -163,10 +163,10 @@ def _rooms(models: bytes) -> str:
     from pipeline_tasks.synthesis.llm.context_check import contexts
 
     try:
-        told = [f"{name} ({room:,} tokens)" for name, room in contexts(json.loads(models)).items() if room]
+        rooms = [f"{name} ({room:,} tokens)" for name, room in contexts(json.loads(models)).items() if room]
     except ValueError:
         return ""
-    return f": {', '.join(told)}" if told else ""
+    return f": {', '.join(rooms)}" if rooms else ""
 
 
 def _engine(found: Settings) -> Iterator[Check]:
@@ -182,8 +182,8 @@ def _engine(found: Settings) -> Iterator[Check]:
         yield Check("engine", False, str(error), needed=True)
         return
     cpus, gpus, memory = (sum(of) for of in zip(*((n.cpus, n.gpus, n.memory_bytes) for n in there), strict=True))
-    told = f"Ray, {len(there)} {'node' if len(there) == 1 else 'nodes'}: {cpus:g} CPUs, {gpus:g} GPUs, {sized(memory)}"
-    yield Check("engine", cpus >= 1, told if cpus >= 1 else f"{told}: add a node that offers a CPU", needed=True)
+    what = f"Ray, {len(there)} {'node' if len(there) == 1 else 'nodes'}: {cpus:g} CPUs, {gpus:g} GPUs, {sized(memory)}"
+    yield Check("engine", cpus >= 1, what if cpus >= 1 else f"{what}: add a node that offers a CPU", needed=True)
     for node in there:
         cards = f"{node.gpus:g} GPUs" + (f" ({node.gpu_kind})" if node.gpu_kind else "")
         head = ", the head" if node.is_head else ""

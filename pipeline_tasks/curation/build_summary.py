@@ -58,8 +58,8 @@ def _counted(what: str, values: np.ndarray, intent: np.ndarray, intents: Sequenc
     found = pa.table({"intent": intent, "value": np.round(exact, _DIGITS), "exact": exact})
     found = found.group_by(["intent", "value"], use_threads=False).aggregate([("exact", "count"), ("exact", "sum")])
     names = pa.array(intents, pa.string()).take(found["intent"])
-    told = [pa.repeat(pa.scalar(what), len(found)), names, found["value"], found["exact_count"], found["exact_sum"]]
-    return pa.table(told, schema=_TOLD)
+    columns = [pa.repeat(pa.scalar(what), len(found)), names, found["value"], found["exact_count"], found["exact_sum"]]
+    return pa.table(columns, schema=_TOLD)
 
 
 def summary(tables: Iterable[pa.Table]) -> dict[str, float]:
@@ -69,15 +69,15 @@ def summary(tables: Iterable[pa.Table]) -> dict[str, float]:
     ``_mean``, ``_max`` and percentiles ``_p05`` to ``_p95``; ``skipped_<rule>`` counts candidates; each intent adds
     ``triplets/<intent>``, ``negatives/<intent>``, ``gap_score_mean/<intent>`` and ``skipped_<rule>/<intent>``.
     """
-    told = pa.concat_tables([_TOLD.empty_table(), *tables])
-    told = told.group_by(["what", "intent", "value"], use_threads=False).aggregate([("n", "sum"), ("sum", "sum")])
-    told = told.rename_columns(_TOLD.names)
-    found: dict[str, float] = {"negatives": _n(told, "negative"), "short_queries": _n(told, "short")}
+    counts = pa.concat_tables([_TOLD.empty_table(), *tables])
+    counts = counts.group_by(["what", "intent", "value"], use_threads=False).aggregate([("n", "sum"), ("sum", "sum")])
+    counts = counts.rename_columns(_TOLD.names)
+    found: dict[str, float] = {"negatives": _n(counts, "negative"), "short_queries": _n(counts, "short")}
     for what in ("positive", "negative", "gap"):
-        found |= _spread(f"{what}_score", _of(told, what))
-    found |= {f"skipped_{rule}": _n(told, f"skipped_{rule}") for rule in SKIPS}
-    for intent in sorted(pc.unique(told["intent"]).drop_null().to_pylist()):
-        mine = told.filter(pc.equal(told["intent"], intent))
+        found |= _spread(f"{what}_score", _of(counts, what))
+    found |= {f"skipped_{rule}": _n(counts, f"skipped_{rule}") for rule in SKIPS}
+    for intent in sorted(pc.unique(counts["intent"]).drop_null().to_pylist()):
+        mine = counts.filter(pc.equal(counts["intent"], intent))
         found[f"triplets/{intent}"], found[f"negatives/{intent}"] = _n(mine, "positive"), _n(mine, "negative")
         if found[f"negatives/{intent}"]:
             found[f"gap_score_mean/{intent}"] = _mean(_of(mine, "gap"))
@@ -85,26 +85,26 @@ def summary(tables: Iterable[pa.Table]) -> dict[str, float]:
     return found
 
 
-def _of(told: pa.Table, what: str) -> pa.Table:
-    return told.filter(pc.equal(told["what"], what))
+def _of(counts: pa.Table, what: str) -> pa.Table:
+    return counts.filter(pc.equal(counts["what"], what))
 
 
-def _n(told: pa.Table, what: str) -> int:
-    return pc.sum(_of(told, what)["n"]).as_py() or 0
+def _n(counts: pa.Table, what: str) -> int:
+    return pc.sum(_of(counts, what)["n"]).as_py() or 0
 
 
-def _mean(told: pa.Table) -> float:
-    return round(pc.sum(told["sum"]).as_py() / pc.sum(told["n"]).as_py(), _DIGITS)
+def _mean(counts: pa.Table) -> float:
+    return round(pc.sum(counts["sum"]).as_py() / pc.sum(counts["n"]).as_py(), _DIGITS)
 
 
-def _spread(name: str, told: pa.Table) -> dict[str, float]:
-    if not len(told):
+def _spread(name: str, counts: pa.Table) -> dict[str, float]:
+    if not len(counts):
         return {}
-    told = told.sort_by("value")
-    values, ends = told["value"].to_numpy(), np.cumsum(told["n"].to_numpy())
+    counts = counts.sort_by("value")
+    values, ends = counts["value"].to_numpy(), np.cumsum(counts["n"].to_numpy())
     places = np.array(_PERCENTILES) / 100 * (ends[-1] - 1)
     low, high = (values[np.searchsorted(ends, at, side="right")] for at in (np.floor(places), np.ceil(places)))
     levels = low + (high - low) * (places % 1)
-    found = {"min": values[0], "mean": _mean(told), "max": values[-1]}
+    found = {"min": values[0], "mean": _mean(counts), "max": values[-1]}
     found |= {f"p{level:02d}": value for level, value in zip(_PERCENTILES, levels, strict=True)}
     return {f"{name}_{what}": round(float(value), _DIGITS) for what, value in found.items()}

@@ -117,7 +117,8 @@ def margins_of(
     """
     texts = {name: rows[name].to_pylist() for name in ("intent", *(n for asked in _ASKED for n in asked))}
     queries = [
-        encoder.encode_queries(texts[query], texts["intent"], texts[told], progress=progress) for told, query in _ASKED
+        encoder.encode_queries(texts[query], texts["intent"], texts[instruction], progress=progress)
+        for instruction, query in _ASKED
     ]
     pieces = pieces_of(rows, by)
     distinct = list(dict.fromkeys(piece for of_passage in pieces for piece in of_passage))

@@ -45,9 +45,9 @@ def tell_passages(given: Partition, run: Run) -> Iterator[pa.Table]:
     versions = [(given.rows[name].version, *COLUMNS[name]) for name in COLUMNS]
     jobs = [(*one, number) for one in versions for number in range(len(one[0].manifest.parts))]
     with ThreadPoolExecutor(settings().threads) as pool:
-        told = pa.concat_tables([_FACTS.empty_table(), *pool.map(_facts_of_part, jobs)]).combine_chunks()
-    run.count("passages_read", len(told))
-    yield told
+        facts = pa.concat_tables([_FACTS.empty_table(), *pool.map(_facts_of_part, jobs)]).combine_chunks()
+    run.count("passages_read", len(facts))
+    yield facts
 
 
 def _facts_of_part(job: tuple[Version, str, str, int]) -> pa.Table:
@@ -95,15 +95,15 @@ class Facts:
         found = {name: np.zeros(n, kind) for name, kind in kinds.items()}
         place, names, at = np.full(n, -1, np.int64), [pa.array([], pa.string())], 0
         for shard in facts:
-            told = read_part(store, shard).combine_chunks()
-            numbers = table.numbers(told["hash"].to_numpy())
+            rows = read_part(store, shard).combine_chunks()
+            numbers = table.numbers(rows["hash"].to_numpy())
             hits = np.flatnonzero(numbers >= 0)
-            ids, numbers = one_array(told["passage_id"]).take(pa.array(hits)), numbers[hits]
+            ids, numbers = one_array(rows["passage_id"]).take(pa.array(hits)), numbers[hits]
             new = np.flatnonzero(place[numbers] < 0)
             place[numbers[new[::-1]]] = at + new[::-1]  # backwards, so that of an id that comes twice the first is left
             first = new[place[numbers[new]] == at + new]
             for name, values in found.items():
-                values[numbers[first]] = told[name].to_numpy()[hits[first]]
+                values[numbers[first]] = rows[name].to_numpy()[hits[first]]
             names.append(ids)
             at += len(ids)
             if len(first) < len(ids):

@@ -145,8 +145,8 @@ class _Asking:
         answered = set(() if n_top else asked)
         if n_top:
             requests = (Request(prompts.RELEVANCE_BEGINNING + befores[number], 1, logprobs=n_top) for number in asked)
-            for place, told in self._answers(asked, requests):
-                found[asked[place]] = [told.top.get(grade, np.nan) for grade in prompts.GRADES]
+            for place, answer in self._answers(asked, requests):
+                found[asked[place]] = [answer.top.get(grade, np.nan) for grade in prompts.GRADES]
                 answered.add(asked[place])
         lacking = [(number, grade) for number, grade in np.argwhere(np.isnan(found)).tolist() if number in answered]
         numbers, ends = [number for number, _ in lacking], [prompts.GRADES[grade] for _, grade in lacking]
@@ -168,8 +168,8 @@ class _Asking:
     ) -> Iterator[tuple[int, list[tuple[str, float]]]]:
         """Places of requests, and the tokens of each one's end with their log-probabilities."""
         requests = (Request(before + end, 1, echo=True, logprobs=1) for before, end in zip(befores, ends, strict=True))
-        for place, told in self._answers(numbers, requests):
-            if of_tokens := behind(told, ends[place]):
+        for place, answer in self._answers(numbers, requests):
+            if of_tokens := behind(answer, ends[place]):
                 yield place, of_tokens
             else:
                 self.refused[numbers[place]] = Refusal("score_not_apart", f"no token begins with {ends[place]!r}")

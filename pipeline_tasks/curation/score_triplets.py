@@ -120,12 +120,12 @@ def _check_weights(*found: dict[str, list[Version]]) -> None:
         InputError: they are not.
     """
     for model in {name for versions in found for name in versions}:
-        told: dict[bytes, Version] = {}
+        by_weights: dict[bytes, Version] = {}
         for version in (version for versions in found for version in versions.get(model, ())):
             if weights := version.manifest.params.get("weights"):
-                told.setdefault(canonical_json(weights), version)
-        if len(told) > 1:
-            refs = " and ".join(str(version.manifest.ref) for version in told.values())
+                by_weights.setdefault(canonical_json(weights), version)
+        if len(by_weights) > 1:
+            refs = " and ".join(str(version.manifest.ref) for version in by_weights.values())
             raise InputError(f"{refs} have vectors of different weights of {model}: encode one of them anew")
 
 
@@ -137,7 +137,7 @@ def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:
     """
     table = IdTable.of(rows["query_id"])
     wanted = rows["instruction"].to_numpy(zero_copy_only=False)
-    told = wanted.copy()
+    stored = wanted.copy()
     for version in queries:
         intents = version.manifest.params.get("intents", ())
         for ref in version.manifest.inputs.get("pairs", []):
@@ -146,11 +146,11 @@ def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:
                 batch = batch.filter(pa.array(is_asked(batch["intent"], intents)))
                 numbers = table.numbers(batch["query_id"])
                 known = numbers >= 0
-                told[numbers[known]] = batch["instruction"].to_numpy(zero_copy_only=False)[known]
-    wrong = np.flatnonzero(told != wanted)
+                stored[numbers[known]] = batch["instruction"].to_numpy(zero_copy_only=False)[known]
+    wrong = np.flatnonzero(stored != wanted)
     if len(wrong):
         at, refs = int(wrong[0]), " and ".join(str(version.manifest.ref) for version in queries)
-        asked, had = (f"with {said!r}" if said else "without an instruction" for said in (wanted[at], told[at]))
+        asked, had = (f"with {said!r}" if said else "without an instruction" for said in (wanted[at], stored[at]))
         raise InputError(
             f"{rows['query_id'][at]} is asked {asked}, and {refs} have its vector {had}: run embed_pairs on the pairs "
             "that have the build's instructions, or name their vectors (--input queries=…)"

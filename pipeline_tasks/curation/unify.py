@@ -118,8 +118,8 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> _Drawn:
     """
     drawn, training = _Drawn([set() for _ in versions], {}), []
     for source, version in enumerate(versions):
-        told = version.table(["query_id", "split", "instruction", "intent"])
-        for name, split, own, intent in zip(*(column.to_pylist() for column in told.columns), strict=True):
+        queries = version.table(["query_id", "split", "instruction", "intent"])
+        for name, split, own, intent in zip(*(column.to_pylist() for column in queries.columns), strict=True):
             if split == "train":
                 training.append((unit_hash("unify", name), source, name, own or intent))
             else:

@@ -55,14 +55,14 @@ def evaluate_retriever(inputs: Inputs, params: EvaluationParams, run: Partitione
 
 
 def scored(
-    work: Work, told: Sequence[str], inputs: Inputs, params: EvaluationParams, run: PartitionedRun
+    work: Work, instruction_columns: Sequence[str], inputs: Inputs, params: EvaluationParams, run: PartitionedRun
 ) -> Iterator[Part]:
     """Rank by every system, and what ``work`` makes of each one's rankings: a part of rows for each system."""
     judged = Rows(inputs["queries"])
     of_all = {"measures": [*params.measures], "depth": params.depth, "kept": params.kept}
     partitions = [
         Partition({"queries": judged}, {"ranked": [ranked]}, {"name": system.name, "version": system.version} | of_all)
-        for system, ranked in rank_systems(inputs, params, run, told)
+        for system, ranked in rank_systems(inputs, params, run, instruction_columns)
     ]
     run.count("queries", inputs["queries"].manifest.rows)
     for parts in run.spread(work, partitions, final=True):

@@ -60,8 +60,8 @@ class EvaluationParams(StartParams, PaidParams):
         found = super().identity() | {"systems": [{"name": name} | self.identity_of(name) for name in self.systems]}
         found |= {"libraries": versions_of("tokenizers")}
         asked = [get(name) for name in (*self._registered, *self._registered_start)]
-        told = next(filter(None, map(instructions_of, asked)), {})
-        return found | ({"instructions": told} if told else {})
+        instructions = next(filter(None, map(instructions_of, asked)), {})
+        return found | ({"instructions": instructions} if instructions else {})
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Only a served model wants a key."""

@@ -51,8 +51,8 @@ class JudgeInstructionsParams(FolderParams):
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the folder's files hold, the instructions among them."""
-        told = {"instructions": file_sha256(self.open().path / INSTRUCTIONS)} if self.folder else {}
-        return super().identity() | told
+        hashes = {"instructions": file_sha256(self.open().path / INSTRUCTIONS)} if self.folder else {}
+        return super().identity() | hashes
 
 
 @step(
@@ -111,13 +111,13 @@ def _by_rules(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> Iter
             run.reject(row["query_id"], "nothing_changes", row["query"])
         for one in made:
             run.count(f"queries/{one.rule}")
-            name, told = f"{row['query_id']}/{one.rule}", (one.instruction, one.changed)
-            yield _row(row, name, told, one.grades, one.changed_grades)
+            name, instructions = f"{row['query_id']}/{one.rule}", (one.instruction, one.changed)
+            yield _row(row, name, instructions, one.grades, one.changed_grades)
 
 
 def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[str, Any]]:
     known = {i for batch in inputs["passages"].batches(["passage_id"], AT_ONCE) for i in batch[0].to_pylist()}
-    told, judgements = _instructions(folder), folder.judgements()
+    instructions, judgements = _instructions(folder), folder.judgements()
     asked: dict[str, dict[str, Any]] = {}
     for row in folder.rows(QUERIES):
         if asked.setdefault(row["_id"], row) is not row:
@@ -125,7 +125,7 @@ def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[
     for name in sorted({found.removesuffix(ORIGINAL).removesuffix(CHANGED) for found in asked}):
         both = [name + end for end in (ORIGINAL, CHANGED)]
         queries = {asked[one]["text"] for one in both if one in asked}
-        texts = [told.get(one, "") for one in both]
+        texts = [instructions.get(one, "") for one in both]
         grades = [{n: g for n, g in judgements.get(one, {}).items() if n in known} for one in both]
         if not (all(one in asked and one in judgements for one in both) and len(queries) == 1):
             run.reject(name, "not_paired")
@@ -163,14 +163,14 @@ def _instructions(folder: JudgedFolder) -> dict[str, str]:
 
 
 def _row(
-    asked: dict[str, Any], query_id: str, told: Sequence[str], grades: dict[str, int], changed_grades: dict[str, int]
+    asked: dict[str, Any], query_id: str, texts: Sequence[str], grades: dict[str, int], changed_grades: dict[str, int]
 ) -> dict[str, Any]:
     judged = sorted(grades.keys() | changed_grades.keys())
     return {
         **{name: asked[name] for name in ("doc_id", "intent", "query")},
         "query_id": query_id,
-        "instruction": told[0],
-        "changed_instruction": told[1],
+        "instruction": texts[0],
+        "changed_instruction": texts[1],
         "passage_ids": judged,
         "grades": [grades.get(name, 0) for name in judged],
         "changed_grades": [changed_grades.get(name, 0) for name in judged],

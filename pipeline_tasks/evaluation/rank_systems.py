@@ -55,17 +55,17 @@ class EvaluatedSystem:
     decided_by: dict[str, Any] = field(default_factory=dict)
     stored: Version | None = None
 
-    def partition(self, inputs: Inputs, told: Sequence[str], depth: int) -> Partition:
+    def partition(self, inputs: Inputs, instruction_columns: Sequence[str], depth: int) -> Partition:
         """What :func:`rank_system` reads: nothing of it changes with the other systems."""
         given = {"queries": inputs["queries"], "passages": inputs["passages"]}
         given |= {"embeddings": self.stored} if self.stored else {}
-        asked = {"kind": self.kind, "decided_by": self.decided_by, "told": [*told], "depth": depth}
+        asked = {"kind": self.kind, "decided_by": self.decided_by, "told": [*instruction_columns], "depth": depth}
         values = asked | ({"name": self.name} if self.kind == "registered" else {})
         return Partition({of: Rows(version) for of, version in given.items()}, values=values)
 
 
 def rank_systems(
-    inputs: Inputs, params: EvaluationParams, run: PartitionedRun, told: Sequence[str]
+    inputs: Inputs, params: EvaluationParams, run: PartitionedRun, instruction_columns: Sequence[str]
 ) -> list[tuple[EvaluatedSystem, Part]]:
     """Each system with its rankings: of every query, by rising query id, the passages' ids, best first.
 
@@ -76,7 +76,7 @@ def rank_systems(
         inputs: ``queries``, ``passages``, ``embeddings`` and ``models`` of the step.
         params: what is compared.
         run: of the step.
-        told: columns of instructions; each query is asked once under each of them, all queries under the first first.
+        instruction_columns: each query is asked once under the instructions of each, all queries under the first first.
 
     Raises:
         InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one
@@ -91,7 +91,7 @@ def rank_systems(
     fused = {system.name: systems.members_among(system.name, known) for system in found[len(alone) :]}
     ranked: dict[str, Part] = {}
     for system in alone:
-        given = system.partition(inputs, told, depth)
+        given = system.partition(inputs, instruction_columns, depth)
         if system.kind != "bm25" and not run.remembers(rank_system, given):
             model = SystemEncoder(system.kind, system.name, system.decided_by, params, run)
             vectors = [] if system.stored else encode_corpus(model, inputs["passages"], run)
@@ -110,8 +110,8 @@ def rank_systems(
 def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[EvaluatedSystem]:
     """Fusions last, because they need the others."""
     if params.has_start:
-        told = instructions_of(get(params.start.name)) if params.start.folder is None else {}
-        decided_by = params.start.identity() | ({systems.OF_QUERIES: told} if told else {})
+        instructions = instructions_of(get(params.start.name)) if params.start.folder is None else {}
+        decided_by = params.start.identity() | ({systems.OF_QUERIES: instructions} if instructions else {})
         yield EvaluatedSystem(f"{params.size}/untrained", "start", decided_by=decided_by)
     stored = inputs.by_last_name("embeddings")
     for name in dict.fromkeys((*params.systems, *stored)):
@@ -249,12 +249,12 @@ def ranked_ids(store: Store, given: Partition) -> list[list[str]]:
     return pc.list_slice(read_part(store, ranked)["passage_ids"], 0, given.values["depth"]).to_pylist()
 
 
-def _make_queries(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Queries:
-    n_times = len(told)
+def _make_queries(judged: pa.Table, corpus: pa.Table, instruction_columns: Sequence[str]) -> Queries:
+    n_times = len(instruction_columns)
     texts, intents = (judged[name].to_pylist() * n_times for name in ("query", "intent"))
     own: list[str | None] | None = None
-    if set(told) <= set(judged.column_names):
-        own = [instruction for column in told for instruction in judged[column].to_pylist()]
+    if set(instruction_columns) <= set(judged.column_names):
+        own = [instruction for column in instruction_columns for instruction in judged[column].to_pylist()]
     return Queries(texts, intents, corpus["passage_id"].to_pylist(), own)
 
 

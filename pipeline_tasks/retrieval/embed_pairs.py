@@ -127,5 +127,5 @@ def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.
     """
     if not len(rows):
         return np.empty((0, encoder.dim), np.float32)
-    told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
-    return encoder.encode_queries(texts_of(rows, "query_id", "query"), *told, progress=progress)
+    columns = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
+    return encoder.encode_queries(texts_of(rows, "query_id", "query"), *columns, progress=progress)

@@ -91,15 +91,15 @@ class EmbeddingsEndpoint:
             InputError: its vectors are of another width: they were paid for, and stay.
         """
         stem = _stem(answer_id)
-        told = self._store.read(f"{stem}.json")
-        kept = None if told is None else self._store.read(f"{stem}.f32")
-        if told is None or kept is None:
+        facts = self._store.read(f"{stem}.json")
+        kept = None if facts is None else self._store.read(f"{stem}.f32")
+        if facts is None or kept is None:
             return None
         if len(kept) == 4 * n_texts * self.dim:
             vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
             if directed(vectors).all():
                 return Answer(answer_id, vectors)
-        elif (width := _width(told, len(kept), n_texts)) not in (0, self.dim):
+        elif (width := _width(facts, len(kept), n_texts)) not in (0, self.dim):
             raise InputError(
                 f"the vectors of {self.model!r} that were bought have {width} numbers, and the registry says "
                 f"{self.dim}: mend its dim, or give the other model a name of its own (served_as)"

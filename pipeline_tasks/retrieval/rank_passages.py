@@ -171,6 +171,6 @@ class _Search:
             beyond = dict(zip(ranked, self._run.left(keys), strict=True))
             kept = {number: tables[0] for number, tables in beyond.items() if tables}
             parts = {"ranked": list(ranked.values()), "spare": list(kept.values()), "gone": gone, "found": found[at]}
-            told = {"corpus": corpus, "known": list(ranked), "spared": list(kept)}
-            given.append(Partition(self.blocks[at], parts, told | sizes))
+            common = {"corpus": corpus, "known": list(ranked), "spared": list(kept)}
+            given.append(Partition(self.blocks[at], parts, common | sizes))
         return dict(zip(known, self._run.spread(take_over, given, lasting=False), strict=True))
