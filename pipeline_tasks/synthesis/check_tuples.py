@@ -108,13 +108,13 @@ def choices_of(row: dict[str, Any], positives: Set[str], n_distractors: int) -> 
 
 
 def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> PromptTask[int] | Refusal:
-    _, told, query = QUESTIONS[question]
+    _, instruction, query = QUESTIONS[question]
     system = _SYSTEM + as_material(_FIELDS, ("query", "instruction"))
-    room = room_for(params, _TOKENS, system, (row[told], row[query]), len(choice.texts))
+    room = room_for(params, _TOKENS, system, (row[instruction], row[query]), len(choice.texts))
     if isinstance(room, Refusal):
         return room
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(choice.texts, 1)]
-    user = json.dumps({"query": row[query], "instruction": row[told], "passages": passages}, ensure_ascii=False)
+    user = json.dumps({"query": row[query], "instruction": row[instruction], "passages": passages}, ensure_ascii=False)
     seed = seed_of("check", row["query_id"], str(question))
     prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
     return PromptTask(prompt, partial(_number, len(choice.texts)), _repair)

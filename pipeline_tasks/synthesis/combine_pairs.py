@@ -91,8 +91,8 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
             shards.rows, turns, repeated, near, shards.places, strict=False
         )
     ], lasting=False)  # fmt: skip
-    told = {"caps": params.caps, "per_intent": params.per_intent, "balance": params.balance}
-    everyone = Partition(parts={"distinct": [table for (table,) in distinct]}, values=told)
+    bounds = {"caps": params.caps, "per_intent": params.per_intent, "balance": params.balance}
+    everyone = Partition(parts={"distinct": [table for (table,) in distinct]}, values=bounds)
     ((limits,),) = run.spread(find_limits, [everyone], lasting=False)
     counted = run.spread(refuse_beyond, [
         Partition(rows, {"distinct": of_shard, "limits": [limits]})

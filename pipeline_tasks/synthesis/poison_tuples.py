@@ -60,10 +60,10 @@ def poison_tuples(rows: pa.Table, params: PoisonTuplesParams, run: Run) -> pa.Ta
     pairs = _with(pairs, poison, params, run)
     passages = {
         part: [
-            ask(PASSAGE, f"{part}/{p['query_id']}", params, p["positive"], query=p[query], instruction=p[told])
+            ask(PASSAGE, f"{part}/{p['query_id']}", params, p["positive"], query=p[query], instruction=p[wish])
             for p in pairs
         ]
-        for part, told, query in (
+        for part, wish, query in (
             ("instruction_passage", "poisoned_instruction", "query"),
             ("query_passage", "instruction", "poisoned_query"),
         )

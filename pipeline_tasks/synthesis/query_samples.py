@@ -42,9 +42,9 @@ def refuse_alike(given: Partition, run: Run) -> Iterator[pa.Table]:
         run.reject_all(refused["query_id"].combine_chunks(), reason, details.combine_chunks())
         stays[rows] = False
     (turns,) = (read_part(run.store, part) for part in given.parts["turns"])
-    told = {"row": np.arange(len(queries)), "turn": turns["turn"], "is_written": written(queries)}
-    told |= {name: queries[name] for name in ("origin", "intent")}
-    yield pa.table(told).filter(pa.array(stays))
+    fields = {"row": np.arange(len(queries)), "turn": turns["turn"], "is_written": written(queries)}
+    fields |= {name: queries[name] for name in ("origin", "intent")}
+    yield pa.table(fields).filter(pa.array(stays))
 
 
 def find_limits(given: Partition, run: Run) -> Iterator[pa.Table]:

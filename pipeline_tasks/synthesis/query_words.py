@@ -47,10 +47,10 @@ def deal_queries(given: Partition, run: Run) -> Iterator[pa.Table]:
         hashes = connection.sql(script("combine_pairs.sql")).to_arrow_table().combine_chunks()
     words, turns = (hashes[name].to_numpy() for name in ("words", "turn"))
     yield hashes.select(["turn"])
-    told = {"row": np.arange(len(queries)), "words": words}
+    fields = {"row": np.arange(len(queries)), "words": words}
     for name in ("query_id", "origin", "split"):
-        told[name] = queries[name]
-    yield from dealt(pa.table(told), ranges_of(words, groups), groups)
+        fields[name] = queries[name]
+    yield from dealt(pa.table(fields), ranges_of(words, groups), groups)
     yield from dealt(queries.select(["query_id"]), ranges_of(turns, groups), groups)
 
 

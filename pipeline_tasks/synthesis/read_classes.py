@@ -59,8 +59,8 @@ def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterato
     """
     known = _read(params, run)
     if len(known.of_label) < 2:
-        told = f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one"
-        raise InputError(told) if known.texts else nothing_in(params.source, run, told)
+        message = f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one"
+        raise InputError(message) if known.texts else nothing_in(params.source, run, message)
     run.count("labels", len(known.of_label))
     yield from in_parts(filter(None, (_triplet(row, known, params, run) for row in range(len(known.texts)))))
 

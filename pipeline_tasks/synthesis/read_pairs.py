@@ -94,8 +94,8 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
         yield table
     if not n_pairs:
         asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in ("query", "positive"))
-        told = f"no row of {params.source!r} is a pair: its columns are read as {asked}; name others in columns"
-        raise nothing_in(params.source, run, told)
+        message = f"no row of {params.source!r} is a pair: its columns are read as {asked}; name others in columns"
+        raise nothing_in(params.source, run, message)
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str] | None:

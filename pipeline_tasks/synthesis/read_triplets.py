@@ -66,11 +66,11 @@ def read_triplets(inputs: Inputs, params: ReadTripletsParams, run: Run) -> Itera
     yield from in_parts(_triplets(params, seen, run))
     if not seen:
         asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in params.fields_of_a_row)
-        told = (
+        message = (
             f"no row of {params.source!r} is a triplet: its columns are read as {asked}; name others in columns, and "
             "say in task what is looked for where no column does"
         )
-        raise nothing_in(params.source, run, told)
+        raise nothing_in(params.source, run, message)
 
 
 def _triplets(params: ReadTripletsParams, seen: set[str], run: Run) -> Iterator[dict[str, Any]]:
@@ -100,6 +100,6 @@ def _triplets(params: ReadTripletsParams, seen: set[str], run: Run) -> Iterator[
 
 def _read(row: dict[str, Any], params: ReadTripletsParams) -> _Row:
     query, positive, task = (text_of(row.get(field)) for field in ("query", "positive", "task"))
-    told = row.get("negative")
-    negatives = (text_of(each) for each in (told if isinstance(told, list) else [told]))
+    value = row.get("negative")
+    negatives = (text_of(each) for each in (value if isinstance(value, list) else [value]))
     return _Row(task or text_of(params.task), query, positive, tuple(filter(None, negatives)))

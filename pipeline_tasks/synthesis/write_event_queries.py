@@ -44,8 +44,8 @@ def write_event_queries(rows: pa.Table, params: WriteEventQueriesParams, run: Ru
     Source: BMEmbed 3.1, "query generation".
     """
     events = sorted(rows.to_pylist(), key=lambda event: event["event_id"])
-    told = [{name: event[name] for name in Event._fields} for event in events]
-    asked = [ask(QUERY, e["event_id"], params, e["passage"], **of) for e, of in zip(events, told, strict=True)]
+    fields = [{name: event[name] for name in Event._fields} for event in events]
+    asked = [ask(QUERY, e["event_id"], params, e["passage"], **of) for e, of in zip(events, fields, strict=True)]
     pairs = []
     for event, found in zip(events, write_all(asked, "query", params, run), strict=True):
         if isinstance(found, Refusal):

@@ -93,19 +93,19 @@ TABLE = (
 )
 
 
-def bounds_of(kind: Kind, intent: str, told: Bounds | None = None) -> dict[str, float]:
+def bounds_of(kind: Kind, intent: str, overrides: Bounds | None = None) -> dict[str, float]:
     """The bound of each measure that is taken of what ``kind`` writes for ``intent``.
 
     Args:
         kind: of writer.
         intent: searched with.
-        told: bounds that take the place of the table's, by ``measure`` or ``measure/intent``.
+        overrides: bounds that take the place of the table's, by ``measure`` or ``measure/intent``.
     """
-    told = told or {}
+    overrides = overrides or {}
     found = {}
     for check in TABLE:
         own = check.completion if kind == "completion" else check.chat
-        ways = ((told, f"{check.name}/{intent}"), (told, check.name), (own, intent), (own, ""))
+        ways = ((overrides, f"{check.name}/{intent}"), (overrides, check.name), (own, intent), (own, ""))
         bound = next((bounds[name] for bounds, name in ways if name in bounds), None)
         if bound is not None:
             found[check.name] = bound
@@ -119,14 +119,14 @@ def fault_of(draft: Draft, bounds: Bounds) -> str:
     return next((check.reason for check in taken if check.refuses(draft, bounds[check.name])), "")
 
 
-def check_names(told: Bounds) -> None:
+def check_names(bounds: Bounds) -> None:
     """Make sure that every bound is of a measure, and of an intent of the domain if of one.
 
     Raises:
         InputError: one is not.
     """
     names = [check.name for check in TABLE]
-    for name in told:
+    for name in bounds:
         measure, of_one, intent = name.partition("/")
         if measure not in names:
             raise InputError(f"checks={name!r} is no measure; known are {', '.join(names)}")

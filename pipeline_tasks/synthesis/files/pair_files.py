@@ -146,8 +146,8 @@ class PairFiles:
             yield from rows_of(file, path, self._names, self._separator)
 
 
-def nothing_in(source: str, run: Run, told: str) -> InputError:
-    """Why no row of the files became anything: there is none, none can be read, or ``told``: they are read wrongly."""
+def nothing_in(source: str, run: Run, message: str) -> InputError:
+    """Why no row of the files became anything: there is none, none can be read, or what ``message`` says."""
     rejects = run.rejects_table()
     if not rejects.num_rows:
         return InputError(f"source={source!r} has no row: its files are empty")
@@ -157,7 +157,7 @@ def nothing_in(source: str, run: Run, told: str) -> InputError:
             f"no line of {source!r} can be read, {first} for one: JSONL has an object a line, CSV and TSV have as many "
             "fields in each line as in the first"
         )
-    return InputError(told)
+    return InputError(message)
 
 
 def _is_marked(path: Path) -> bool:

@@ -88,8 +88,8 @@ def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
         sampling = {name: getattr(request, name) for name in ("max_tokens", "temperature", "seed")}
     fields: dict[str, Any] = {"model": model, "stop": list(request.stop), **sampling}
     if api == "completions":
-        told = {name: value for name in ("echo", "logprobs") if (value := getattr(request, name))}
-        return fields | {"prompt": request.prompt} | told
+        options = {name: value for name in ("echo", "logprobs") if (value := getattr(request, name))}
+        return fields | {"prompt": request.prompt} | options
     form = {"response_format": _object_of(request.fields)} if request.fields else {}
     return fields | {"messages": _messages(request)} | form
 

@@ -195,10 +195,10 @@ class _Buying:
             return Round(open=len(batch.ids), done=standing.done)
         if standing.status == "failed":
             self._drop(batch)
-            told = f"{self._host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
+            refusal = f"{self._host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
             if not standing.had_no_room:
-                raise InputError(told)
-            log.warning("%s; they are asked later", told)
+                raise InputError(refusal)
+            log.warning("%s; they are asked later", refusal)
             self._had_no_room += len(batch.ids)
             self._api.delete(standing.input_file_id)
             return Round()

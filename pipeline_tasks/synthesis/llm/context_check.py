@@ -36,8 +36,8 @@ def check_context(endpoint: Endpoint, base_url: str, model: str, context_tokens:
     Raises:
         InputError: it tells less.
     """
-    told = contexts(_get_json(endpoint, "/models"))
-    room = told.get(model, next(iter(told.values())) if len(told) == 1 else None)
+    rooms = contexts(_get_json(endpoint, "/models"))
+    room = rooms.get(model, next(iter(rooms.values())) if len(rooms) == 1 else None)
     if room is None:
         return
     props = _get_json(endpoint, f"{base_url.rstrip('/').removesuffix('/v1')}/props")
@@ -58,12 +58,12 @@ def _get_json(endpoint: Endpoint, path: str) -> Any:
         return None
 
 
-def _at(told: Any, *names: str) -> Any:
+def _at(answer: Any, *names: str) -> Any:
     """What stands under these names, one in the other, or None."""
     for name in names:
-        told = told.get(name) if isinstance(told, dict) else None
-    return told
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    return answer
 
 
-def _least(*told: Any) -> int | None:
-    return min((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), default=None)
+def _least(*numbers: Any) -> int | None:
+    return min((n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n > 0), default=None)

@@ -108,9 +108,9 @@ def llm_price(found: Settings, model: str) -> Price:
     Raises:
         InputError: nobody knows.
     """
-    told = {"FOUNDRY_LLM_PRICE_IN": found.llm_price_in, "FOUNDRY_LLM_PRICE_OUT": found.llm_price_out}
+    variables = {"FOUNDRY_LLM_PRICE_IN": found.llm_price_in, "FOUNDRY_LLM_PRICE_OUT": found.llm_price_out}
     entry = listed(model, urlsplit(found.openai_base_url).hostname or "")
-    return price_at(found.openai_base_url, told, entry.price if entry else None)
+    return price_at(found.openai_base_url, variables, entry.price if entry else None)
 
 
 def llm_limits(found: Settings) -> tuple[Limit, ...]:

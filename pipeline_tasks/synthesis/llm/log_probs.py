@@ -54,10 +54,10 @@ def kept_log_probs(choice: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     Raises:
         InputError: the endpoint leaves out what ``body`` asks for.
     """
-    told = choice.get("logprobs")
-    told = told if isinstance(told, dict) else {}
-    tokens, log_probs, offsets = (list(told.get(name) or ()) for name in ("tokens", "token_logprobs", "text_offset"))
-    top = (told.get("top_logprobs") or [None])[-1] or {}
+    fields = choice.get("logprobs")
+    fields = fields if isinstance(fields, dict) else {}
+    tokens, log_probs, offsets = (list(fields.get(name) or ()) for name in ("tokens", "token_logprobs", "text_offset"))
+    top = (fields.get("top_logprobs") or [None])[-1] or {}
     are_texts = all(isinstance(token, str) for token in tokens)
     of_prompt = are_texts and len(tokens) > 2 and len(tokens) == len(log_probs)  # one token is generated besides
     if not body.get("echo"):
@@ -70,7 +70,7 @@ def kept_log_probs(choice: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     return {"tokens": tokens, "log_probs": log_probs, "offsets": offsets, "top": top}
 
 
-def behind(told: LogProbs, end: str) -> list[tuple[str, float]] | None:
+def behind(echo: LogProbs, end: str) -> list[tuple[str, float]] | None:
     """The tokens of ``end``, with which the echoed prompt ends, and their log-probabilities.
 
     Their place is counted from the prompt's own end, by ``offsets``: some servers count a first special token too.
@@ -79,30 +79,30 @@ def behind(told: LogProbs, end: str) -> list[tuple[str, float]] | None:
     Returns:
         None where no token begins where ``end`` does.
     """
-    n = len(told.tokens)
-    places = ((n - 1, told.offsets[-1]), (n, told.offsets[-1] + len(told.tokens[-1])))
+    n = len(echo.tokens)
+    places = ((n - 1, echo.offsets[-1]), (n, echo.offsets[-1] + len(echo.tokens[-1])))
     for last, ends in places:  # with and without a token that was generated
-        start = _by_offset(told, end, last, ends)
-        start = _by_text(told, end, last) if start is None else start
+        start = _by_offset(echo, end, last, ends)
+        start = _by_text(echo, end, last) if start is None else start
         if start is not None:
-            pairs = zip(told.tokens[start:last], told.log_probs[start:last], strict=True)
+            pairs = zip(echo.tokens[start:last], echo.log_probs[start:last], strict=True)
             return [(token, found) for token, found in pairs if not isnan(found)]
     return None
 
 
-def _by_offset(told: LogProbs, end: str, last: int, ends: int) -> int | None:
-    start = bisect_left(told.offsets, ends - len(end), hi=last)
-    said = "".join(told.tokens[start:last])
-    exact = start < last and told.offsets[start] == ends - len(end)
+def _by_offset(echo: LogProbs, end: str, last: int, ends: int) -> int | None:
+    start = bisect_left(echo.offsets, ends - len(end), hi=last)
+    said = "".join(echo.tokens[start:last])
+    exact = start < last and echo.offsets[start] == ends - len(end)
     parts = exact and _PART_OF_A_CHARACTER.search(said)
     return start if parts or (exact and _squeezed(said) == _squeezed(end)) else None
 
 
-def _by_text(told: LogProbs, end: str, last: int) -> int | None:
+def _by_text(echo: LogProbs, end: str, last: int) -> int | None:
     wanted, start, said = _squeezed(end), last, ""
-    while start and (len(said) < len(wanted) or not _squeezed(told.tokens[start - 1])):
+    while start and (len(said) < len(wanted) or not _squeezed(echo.tokens[start - 1])):
         start -= 1
-        said = _squeezed(told.tokens[start]) + said
+        said = _squeezed(echo.tokens[start]) + said
     return start if said == wanted else None
 
 

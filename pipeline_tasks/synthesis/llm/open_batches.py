@@ -104,8 +104,8 @@ def on_their_way(store: Store) -> dict[str, str]:
     Raises:
         InputError: as :func:`open_batches`.
     """
-    told = {"api": "chat", "model": "", "price": (0.0, 0.0)}  # no matter here
-    return {one: batch.key for batch in open_batches(store, told) for one in batch.ids}
+    terms = {"api": "chat", "model": "", "price": (0.0, 0.0)}  # no matter here
+    return {one: batch.key for batch in open_batches(store, terms) for one in batch.ids}
 
 
 def took(batch: Batch, records: list[Record]) -> tuple[Tokens, float]:

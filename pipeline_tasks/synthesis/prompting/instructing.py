@@ -123,20 +123,20 @@ def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> 
 
 
 def prompt_for(
-    told: str, fields: tuple[str, ...], max_tokens: int, key: str, params: LlmParams, passage: str, **texts: str
+    directions: str, fields: tuple[str, ...], max_tokens: int, key: str, params: LlmParams, passage: str, **texts: str
 ) -> Prompt | Refusal:
-    """The prompt that asks for ``fields`` as ``told``; the passage and the other texts are material.
+    """The prompt that asks for ``fields`` as ``directions`` say; the passage and the other texts are material.
 
     Raises:
         InputError: the model's context has no room for a passage.
     """
-    system = told + as_material(fields, tuple(texts))
+    system = directions + as_material(fields, tuple(texts))
     room = room_for(params, max_tokens, system, tuple(texts.values()))
     if isinstance(room, Refusal):
         return room
     shown = cut(passage, room)
     user = json.dumps({**texts, "passage": shown}, ensure_ascii=False)
-    seed = seed_of(told, key)
+    seed = seed_of(directions, key)
     return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, **params.chat_terms)
 
 
