@@ -194,7 +194,7 @@ def _passages(tuples: pa.Table, layout: Layout) -> dict[str, list[str]]:
 
 
 def _of_other_query(query: str) -> list[tuple[str, str]]:
-    return [(told, other) for told in _INSTRUCTIONS for other in _QUERIES if other != query]
+    return [(instruction, other) for instruction in _INSTRUCTIONS for other in _QUERIES if other != query]
 
 
 def _names(texts: _Texts) -> list[str]:

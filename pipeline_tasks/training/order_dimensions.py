@@ -86,8 +86,8 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     with reproducible(settings().threads), run.progress(len(texts), "passages") as meter:
         axes, shares = principal_axes(_vectors(encoder, texts, meter.advance))
     run.count("passages", len(texts))
-    told = {n: round(float(shares[:n].sum()), 4) for n in (dims, encoder.width // 2, encoder.width // 4)}
-    for n, share in told.items():
+    share_of = {n: round(float(shares[:n].sum()), 4) for n in (dims, encoder.width // 2, encoder.width // 4)}
+    for n, share in share_of.items():
         run.count(f"share_of_first_{n}", share)
     layout = replace(encoder.layout, projection=turned(encoder.layout.projection, axes[:dims]))
     card = {
@@ -95,7 +95,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
         "summary": "Dense retriever whose first dimensions are an embedding themselves.",
         **origin,
         "ordered by": str(inputs["passages"].manifest.ref),
-        "squared length of passages": {f"in the first {n}": f"{share:.1%}" for n, share in told.items()},
+        "squared length of passages": {f"in the first {n}": f"{share:.1%}" for n, share in share_of.items()},
     }
     export(encoder, out := run.scratch / "model", card=card, layout=layout)
     return out

@@ -82,8 +82,8 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
             f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which was made from "
             f"{known['name']}: leave one of them out"
         )
-    told = {"backbone": known["name"]} if known else {}
-    return init.lay_out(run.scratch / "init"), told | {"initialised from": str(init.manifest.ref)}
+    facts = {"backbone": known["name"]} if known else {}
+    return init.lay_out(run.scratch / "init"), facts | {"initialised from": str(init.manifest.ref)}
 
 
 def train_and_export(

@@ -63,10 +63,10 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
     own = ["instruction"] if queries.has("instruction") else []
     for rows in queries.batches([*_COLUMNS, *own], ROWS_AT_ONCE):
-        told = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
+        columns = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
         relevant = [
             (row, passage, grade)
-            for row, found in enumerate(zip(*told, strict=True))
+            for row, found in enumerate(zip(*columns, strict=True))
             for passage, grade in zip(*found, strict=True)
             if grade > 0
         ]

@@ -20,8 +20,8 @@ def query_columns(rows: pa.Table, layout: Layout) -> dict[str, Any]:
         rows: with columns ``query`` and ``intent``; ``instruction``, where there is one, goes before the intent's.
         layout: of the model that is asked.
     """
-    told = (rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names)
-    before = [layout.query_prefix(*of_query) for of_query in zip(*told, strict=True)]
+    columns = (rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names)
+    before = [layout.query_prefix(*of_query) for of_query in zip(*columns, strict=True)]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
     own = own_words(rows["query"], layout)
     return {"queries": prefixed, "prompts": None if layout.pools_prefix else before, "answers": own}

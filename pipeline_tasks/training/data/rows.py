@@ -113,8 +113,8 @@ def tokenized(
         if len(made) and not made.lengths.min():
             raise InputError(f"a {what} has no token: leave its rows out, or give it a text")
         if reach := int((made.lengths >= longest).sum()):
-            told = "%s: of %d texts that are a %s, %d reach max_%s_length=%d, the tokens after which they are cut"
-            log.info(told, folder.name, len(made), what, reach, what, longest)
+            message = "%s: of %d texts that are a %s, %d reach max_%s_length=%d, the tokens after which they are cut"
+            log.info(message, folder.name, len(made), what, reach, what, longest)
     left_out = numbers["unpooled"]
     cut = queries.lengths >= max_query_length
     if len(full := np.flatnonzero((left_out > 0) & cut & (left_out >= queries.lengths - tokenizer.n_after))):
@@ -233,9 +233,9 @@ def _checked(block: pa.Table) -> pa.Table:
             block = block.append_column(field, empty)
         elif block[field.name].null_count:
             raise InputError(f"a training row has no {field.name}: leave the row out, or give an empty value")
-    told = len(block["other_prompts"].combine_chunks().flatten())
-    if told and told != (n := len(_contrasts(block).flatten())):
-        raise InputError(f"{told} prompts of {n} other queries: give one for each, or none")
+    n_prompts = len(block["other_prompts"].combine_chunks().flatten())
+    if n_prompts and n_prompts != (n := len(_contrasts(block).flatten())):
+        raise InputError(f"{n_prompts} prompts of {n} other queries: give one for each, or none")
     scored = _lengths(block["targets"].combine_chunks())
     wanted = 1 + _lengths(block["negatives"].combine_chunks())
     wrong = np.flatnonzero((scored > 0) & (scored != wanted))

@@ -132,9 +132,9 @@ class Peers:
         if not self.local_rank:
             self.meet()
 
-    def from_leader(self, told: Told) -> Told:
+    def from_leader(self, value: Told) -> Told:
         """What the leader gave: something small that can be pickled."""
-        found = [told]
+        found = [value]
         distributed.broadcast_object_list(found, 0, device=torch.device(_place()))
         return found[0]
 
