@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 import httpcore
 
+from pipeline_tasks.core.wire import retry_after_s
 from pipeline_tasks.corpus.fetching.guard import Guard
-from pipeline_tasks.corpus.fetching.hosts import Host, Hosts, retry_after_s
+from pipeline_tasks.corpus.fetching.hosts import Host, Hosts
 from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
 from pipeline_tasks.corpus.urls import DEFAULT_PORTS
 
@@ -125,7 +126,7 @@ class Client:
     def _check_status(self, status: int, headers: dict[str, str], host: Host) -> None:
         if status not in _COME_BACK and status < 500:
             return
-        wait_s = retry_after_s(headers.get("retry-after", ""))
+        wait_s = retry_after_s(headers.get("retry-after", "")) or 0.0
         if wait_s > self._longest_wait_s:
             raise Refused(f"http_{status}", f"asks to be left alone for {wait_s:.0f} s", passing=True)
         host.pause(wait_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
+from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.local_files import may_read, path_of
 from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
@@ -40,6 +41,11 @@ class Fetcher:
         except (Refused, Busy) as error:
             passing = isinstance(error, Busy) or error.passing
             return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts, passing=passing)
+        except (OSError, MemoryError, FoundryError):  # of this machine: the client makes its own of a network's
+            raise
+        except Exception as error:  # whatever a hostile answer provokes ends its own address alone
+            detail = f"{type(error).__name__}: {str(error)[:200]}"
+            return Outcome(url_id, "refused", "bad_response", detail, attempts=visit.attempts, passing=True)
 
     async def _try(self, visit: _Visit) -> Outcome:
         visit.attempts += 1

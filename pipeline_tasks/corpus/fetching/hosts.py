@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from pipeline_tasks.corpus.fetching.outcomes import Refused
 
@@ -98,13 +97,3 @@ class Hosts:
         if name not in self._hosts:
             self._hosts[name] = Host(name, self._manners, self._slots)
         return self._hosts[name]
-
-
-def retry_after_s(value: str) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date; 0 for what is neither."""
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import time
 import tracemalloc
+from errno import ENOSPC
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.corpus.fetching import client
+from pipeline_tasks.corpus.fetching.body import Sink
 from tests.corpus.fetching.parts import PDF, fetch_all
 from tests.corpus.web import answer, serving
 
@@ -53,6 +56,34 @@ def test_a_slow_answer_ends(tmp_path: Path, page, limits, reason, tries):
         end = fetch_all(tmp_path, [url], **limits)[url]
     assert (end.reason, end.attempts) == (reason, tries)
     assert list((tmp_path / "bodies").iterdir()) == []
+
+
+@pytest.mark.parametrize("said", ["21\x1f", "\x1c21"])
+def test_a_number_among_control_characters_ends_its_own_address_alone(tmp_path: Path, said: str):
+    busy = answer(503, **{"Retry-After": said})
+    with serving({"/a.pdf": busy}) as web, serving({"/b.pdf": answer(200, PDF)}) as other:
+        odd, whole = f"{web.url}/a.pdf", f"{other.url}/b.pdf"
+        ends = fetch_all(tmp_path, [odd, whole])
+    assert (ends[odd].reason, ends[whole].end) == ("http_503", "fetched")
+
+
+def test_an_answer_that_nobody_foresaw_ends_its_own_address_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with serving({"/a.pdf": answer(503), "/b.pdf": answer(200, PDF)}) as web:
+        odd, whole = f"{web.url}/a.pdf", f"{web.url}/b.pdf"
+        monkeypatch.setattr(client, "retry_after_s", float)  # of no header at all: a ValueError
+        ends = fetch_all(tmp_path, [odd, whole])
+    assert (ends[odd].reason, ends[odd].attempts, ends[odd].passing) == ("bad_response", 1, True)
+    assert ends[odd].detail.startswith("ValueError: could not convert") and ends[whole].end == "fetched"
+
+
+@pytest.mark.parametrize("failure", [OSError(ENOSPC, "full"), MemoryError()])
+def test_what_this_machine_lacks_is_no_answer_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure):
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(Sink, "write", fail)
+    with serving({"/a.pdf": answer(200, PDF)}) as web, pytest.raises(type(failure)):
+        fetch_all(tmp_path, [f"{web.url}/a.pdf"])
 
 
 def test_waiting_for_a_turn_costs_no_time(tmp_path: Path):

@@ -4,15 +4,13 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, Host, Manners, retry_after_s
+from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, Host, Manners
 from tests.corpus.fetching.parts import PDF, fetch_all
 from tests.corpus.web import answer, serving
 
@@ -122,16 +120,3 @@ def test_a_host_that_is_never_there_is_given_up(tmp_path: Path):
     ends = fetch_all(rules.parents[1], urls, attempts=1, per_host=1).values()
     assert all(end.passing for end in ends)
     assert Counter(end.reason for end in ends) == {"unreachable": GIVE_UP_AFTER, "host_down": 2 * GIVE_UP_AFTER}
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("", 0), ("7", 7), ("-3", 0), ("soon", 0), ("\u00b2", 0), ("9" * 400, float("inf"))]
-)
-def test_retry_after_in_seconds(value, seconds):
-    assert retry_after_s(value) == seconds
-
-
-def test_retry_after_as_a_date():
-    then = datetime.now(UTC) + timedelta(seconds=90)
-    assert retry_after_s(format_datetime(then, usegmt=True)) == pytest.approx(90, abs=5)
-    assert retry_after_s(format_datetime(then - timedelta(days=1), usegmt=True)) == 0
