@@ -19,6 +19,7 @@ from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
 from pipeline_tasks.corpus.urls import DEFAULT_PORTS
 
 _COME_BACK = (408, 425, 429)
+_AWAY = (429, 502, 503, 504)
 _KEEP_ALIVE_S = 10.0
 
 
@@ -112,14 +113,14 @@ class Client:
         options = {"timeout": self._timeout}
         async with host.turn(), budget.spend():
             self.requests += 1
-            with _busy_on_network_errors(host):
+            with _busy_on_network_errors():
                 response = await self._pool.handle_async_request(
                     httpcore.Request("GET", address, headers=list((sent | headers).items()), extensions=options)
                 )
             try:
                 found = {name.decode("latin-1").lower(): _text(value) for name, value in response.headers}
                 self._check_status(response.status, found, host)
-                yield Answer(response.status, found, _chunks(response, host))
+                yield Answer(response.status, found, _chunks(response))
             finally:
                 await response.aclose()
 
@@ -128,35 +129,33 @@ class Client:
             return
         wait_s = retry_after_s(headers.get("retry-after", "")) or 0.0
         if wait_s > self._longest_wait_s:
+            host.leave(wait_s)
             raise Refused(f"http_{status}", f"asks to be left alone for {wait_s:.0f} s", passing=True)
         host.pause(wait_s)
-        raise Busy(f"http_{status}")
+        raise Busy(f"http_{status}", away=status in _AWAY)
 
 
-async def _chunks(response: httpcore.Response, host: Host) -> AsyncIterator[bytes]:
-    with _busy_on_network_errors(host, reading=True):
+async def _chunks(response: httpcore.Response) -> AsyncIterator[bytes]:
+    with _busy_on_network_errors(reading=True):
         async for chunk in response.aiter_stream():
             yield chunk
 
 
 @contextmanager
-def _busy_on_network_errors(host: Host, *, reading: bool = False) -> Iterator[None]:
+def _busy_on_network_errors(*, reading: bool = False) -> Iterator[None]:
     """Failures of the network, told as :class:`Busy`."""
     try:
         yield
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-        host.connected(False)
         late = isinstance(error, httpcore.ConnectTimeout)
-        raise Busy("timeout" if late else "unreachable", _said(error)) from error
+        raise Busy("timeout" if late else "unreachable", _said(error), away=True) from error
     except httpcore.TimeoutException as error:
-        raise Busy("timeout", "no byte for too long") from error
+        raise Busy("timeout", "no byte for too long", away=True) from error
     except (httpcore.NetworkError, httpcore.RemoteProtocolError, ssl.SSLError) as error:
         # httpcore makes an SSLError its own only in the handshake
         raise Busy("truncated" if reading else "bad_response", _said(error)) from error
     except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
         raise Refused("bad_url", _said(error)) from error
-    else:
-        host.connected(True)
 
 
 def _said(error: Exception) -> str:

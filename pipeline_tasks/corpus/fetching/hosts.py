@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pipeline_tasks.corpus.fetching.outcomes import Refused
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
 
 GIVE_UP_AFTER = 10
 
@@ -31,7 +31,7 @@ class Manners:
 
 
 class Host:
-    """One host's turn-taking; a host that never answers is given up."""
+    """One host's turn-taking; one that never answers, or wants to be left alone, is given up in this crawl."""
 
     def __init__(self, name: str, manners: Manners, slots: asyncio.Semaphore) -> None:
         self.name = name
@@ -41,19 +41,27 @@ class Host:
         self._own = asyncio.Semaphore(manners.per_host)
         self._gate = asyncio.Lock()
         self._next = 0.0
-        self._dead = 0
+        self._away = 0
+        self._left_s = 0.0
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait until this host may be asked, and hold one of the slots meanwhile.
 
         Raises:
-            Refused: too many connections in a row have failed.
+            Refused: it is to be left alone, or was away too many times in a row.
         """
         async with self._own:
             await self._begin()
             try:
                 yield
+                self._away = 0
+            except Busy as busy:
+                self._away += busy.away
+                raise
+            except Refused:
+                self._away = 0
+                raise
             finally:
                 self._slots.release()
 
@@ -61,14 +69,15 @@ class Host:
         """Take a slot at a moment at which this host may be asked: while one was waited for, that may have changed."""
         async with self._gate:
             while True:
-                while (wait_s := self._next - time.monotonic()) > 0:
+                if given_up := self._given_up():
+                    raise given_up
+                if (wait_s := self._next - time.monotonic()) > 0:
                     await asyncio.sleep(wait_s)
+                    continue
                 await self._slots.acquire()
-                if self._dead < GIVE_UP_AFTER and self._next <= time.monotonic():
+                if self._next <= time.monotonic() and not self._given_up():
                     break
                 self._slots.release()
-                if self._dead >= GIVE_UP_AFTER:
-                    raise Refused("host_down", f"{self.name} failed {GIVE_UP_AFTER} times in a row", passing=True)
             self._next = time.monotonic() + self.delay_s
 
     def pause(self, seconds: float) -> None:
@@ -79,9 +88,17 @@ class Host:
         """Keep at least ``delay_s`` between requests, as robots.txt asks."""
         self.delay_s = max(self.delay_s, min(delay_s, self._longest_delay_s))
 
-    def connected(self, well: bool) -> None:
-        """Note whether a connection came about."""
-        self._dead = 0 if well else self._dead + 1
+    def leave(self, seconds: float) -> None:
+        """Ask nothing any more in this crawl; the server said to be left alone for so long."""
+        self._left_s = max(self._left_s, seconds)
+
+    def _given_up(self) -> Refused | None:
+        if self._left_s:
+            return Refused("left_alone", f"{self.name} asks to be left alone for {self._left_s:.0f} s", passing=True)
+        if self._away >= GIVE_UP_AFTER:
+            told = f"{self.name} gave no answer or said 'later' {GIVE_UP_AFTER} times in a row"
+            return Refused("host_down", told, passing=True)
+        return None
 
 
 class Hosts:

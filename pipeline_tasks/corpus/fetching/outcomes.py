@@ -17,11 +17,11 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Busy(Exception):
-    """Why a try failed that may work later; ``wait_s`` is what the server asked for."""
+    """Why a try failed that may work later; ``away`` where that is the host's, and no matter of this address."""
 
     reason: str
     detail: str = ""
-    wait_s: float = 0.0
+    away: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.corpus.crawl import crawl
+from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER
 from pipeline_tasks.corpus.list_urls import list_urls
 from tests.corpus.fetching.parts import PDF
 from tests.corpus.web import Page, Web, answer, serving
@@ -107,6 +108,22 @@ def test_a_document_that_changed_is_asked_for_by_what_its_new_bytes_came_with(si
     assert site.crawl("4")[1] == 0
     (row,) = (row for row in rows(store, "downloads") if row["url_id"] == short_id(f"{site.web.url}/0.pdf"))
     assert row["etag"] == '"0c"'
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": "3600"}, {}])
+def test_a_host_that_was_given_up_keeps_its_documents_until_it_is_asked_again(site: Site, store: Store, headers):
+    names = range(GIVE_UP_AFTER + 5)
+    site.deploy("a", *names)
+    site.list(*names)
+    site.crawl("2")
+    before, pages = load_manifest(store, Ref.parse("downloads")), dict(site.web.pages)
+    site.web.pages |= {f"/{name}.pdf": answer(503, **headers) for name in names}
+    outcome, _ = site.crawl("3")
+    assert outcome.reused and outcome.counters["kept_after_error"] == len(names)
+    assert outcome.counters["requests"] < len(names)
+    site.web.pages = pages
+    assert site.crawl("4")[0].counters["unchanged"] == len(names)
+    assert load_manifest(store, Ref.parse("downloads")) == before
 
 
 def test_validators_that_got_lost_cost_one_download(site: Site, store: Store):

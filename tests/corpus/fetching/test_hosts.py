@@ -110,6 +110,44 @@ def test_who_wants_to_be_left_alone_for_long_is(tmp_path: Path):
     assert (end.reason, end.detail, end.attempts) == ("http_503", "asks to be left alone for 3600 s", 1) and end.passing
 
 
+def test_who_wants_to_be_left_alone_is_asked_for_no_other_address(tmp_path: Path):
+    with serving({"/a.pdf": answer(429, **{"Retry-After": "3600"})}) as web, serving({"/b.pdf": Watched(0)}) as other:
+        urls, whole = [f"{web.url}/a.pdf?{i}" for i in range(40)], f"{other.url}/b.pdf"
+        ends = fetch_all(tmp_path, [*urls, whole], per_host=1)
+    assert ends.pop(whole).end == "fetched" and [path for path, _ in web.asked] == ["/robots.txt", "/a.pdf?0"]
+    assert Counter(end.reason for end in ends.values()) == {"http_429": 1, "left_alone": 39}
+    assert all(end.passing for end in ends.values())
+    assert ends[urls[9]].detail == f"{web.host} asks to be left alone for 3600 s"
+
+
+def silent(handler: BaseHTTPRequestHandler, _: int) -> None:
+    time.sleep(0.3)
+
+
+def silent_midway(handler: BaseHTTPRequestHandler, _: int) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(PDF)
+    time.sleep(0.3)
+
+
+@pytest.mark.parametrize("page", [answer(503), answer(429, **{"Retry-After": "0"}), silent, silent_midway])
+def test_a_host_that_is_away_many_times_in_a_row_is_given_up(tmp_path: Path, page):
+    with serving({"/a.pdf": page}) as web:
+        urls = [f"{web.url}/a.pdf?{i}" for i in range(GIVE_UP_AFTER + 5)]
+        ends = fetch_all(tmp_path, urls, per_host=1, timeout_s=0.1)
+    assert web.hits.total() == 1 + GIVE_UP_AFTER and all(end.passing for end in ends.values())
+    assert [end.reason for end in ends.values()].count("host_down") == len(urls) - GIVE_UP_AFTER // 2
+
+
+@pytest.mark.parametrize("pages", [[answer(500)], [answer(503), answer(404)], [answer(503), answer(200, PDF)]])
+def test_a_page_that_fails_by_itself_gives_no_host_up(tmp_path: Path, pages):
+    n = 3 * GIVE_UP_AFTER
+    with serving({f"/{i}.pdf": pages[i % len(pages)] for i in range(n)}) as web:
+        fetch_all(tmp_path, [f"{web.url}/{i}.pdf" for i in range(n)], attempts=1, per_host=1)
+    assert web.hits.total() == 1 + n
+
+
 def test_a_host_that_is_never_there_is_given_up(tmp_path: Path):
     with serving({}) as web:
         urls = [f"{web.url}/{i}.pdf" for i in range(3 * GIVE_UP_AFTER)]
