@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from pipeline_tasks.core.earlier import earlier_part, earlier_rejects
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.growth_requests import requests
 from pipeline_tasks.core.ids import short_id
@@ -58,7 +60,8 @@ class ChunkPassagesParams(StepParams):
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
-    A document is on one side of the split as a whole, the one that ``hold_out_documents`` names. Rejects are told by
+    A document is on one side of the split as a whole, the one that ``hold_out_documents`` names. Where others are held
+    out than in the latest version, its passages are taken over with the splits of today. Rejects are told by
     their document and go with it; reasons:
     ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a neighbour it would be too long), ``too_many_tokens``
     (one character that alone is over the limit).
@@ -67,17 +70,38 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
         InputError: ``held_out`` is of other documents.
     """
     _check(run.inputs["held_out"], run.inputs["documents"].manifest.ref)
-    chunker = _chunker(folder(params.tokenizer), params)
+    before = _cut_before(run)
     held_out = run.inputs["held_out"].parts(["doc_id", "split"])  # none at all where nothing is held out
     split_of = {row["doc_id"]: row["split"] for part in held_out for row in part.to_pylist()}
     with run.progress(rows.num_rows, "documents") as meter:
         for document in rows.to_pylist():
-            split = split_of.get(document["doc_id"], "train")
-            found = [_row(document, passage, split) for passage in chunker(document["text"])]
-            kept = [row for row in found if _has_size(row, params, run)]
+            doc_id = document["doc_id"]
+            split = split_of.get(doc_id, "train")
+            if doc_id in before:
+                run.count("documents_taken_over")
+                passages, refused = before[doc_id]
+                kept = [row | {"split": split} for row in passages]
+                for reject in refused:
+                    run.reject(**reject)
+            else:
+                chunker = _chunker(folder(params.tokenizer), params)
+                found = [_row(document, passage, split) for passage in chunker(document["text"])]
+                kept = [row for row in found if _has_size(row, params, run)]
             run.count("tokens", sum(row["n_tokens"] for row in kept))
             meter.advance()
             yield PASSAGES.table(kept)
+
+
+def _cut_before(run: Run) -> dict[str, tuple[list[dict], list[dict]]]:
+    """Document -> passages and rejects that the latest version has of it in this part; no cut depends on a split."""
+    found: dict[str, tuple[list[dict], list[dict]]] = defaultdict(lambda: ([], []))
+    passages, refused = earlier_part(run), earlier_rejects(run)
+    if passages is not None and refused is not None:
+        for row in passages.to_pylist():
+            found[row["doc_id"]][0].append(row)
+        for row in refused.to_pylist():
+            found[row["row_id"]][1].append(row)
+    return found
 
 
 def _check(held_out: Version, documents: Ref) -> None:

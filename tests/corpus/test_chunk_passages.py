@@ -122,14 +122,10 @@ def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(sto
 def test_what_was_refused_of_a_document_goes_with_it(store, fetched):
     fetched(MODEL)
     long, short = document("long", [sentences("river", 9)]), document("short", ["Too short."])
-    put(store, DOCUMENTS, [long, short])
+    documents = put(store, DOCUMENTS, [long, short])
     go(store, chunk_passages)
     assert reasons(store, "chunks") == {"too_few_tokens": 1}
-    documents = load_manifest(store, resolve(store, Ref.parse("documents")))
-    keys = write_rows(store, pa.table({"key": ["short"]}, schema=REMOVED))
-    removal = Removal(part=keys, column="doc_id", first=0, last=1)
-    commit(store, documents.model_copy(update={"id": "1" * 16, "rows": 1, "removals": [removal]}))
-    point(store, Ref(dataset="documents", version="1" * 16))
+    without(store, documents, "short")
     assert go(store, chunk_passages).counters["parts_reused"] == 1 and not reasons(store, "chunks")
 
 
@@ -142,6 +138,50 @@ def test_a_new_document_moves_no_passage_of_another(store, fetched):
     put(store, DOCUMENTS, [second, first])
     go(store, chunk_passages, max_tokens=64)
     assert [row for row in rows(store, "chunks") if row["doc_id"] == "first"] == before
+
+
+def without(store, ref: Ref, doc_id: str) -> None:
+    """The same documents, but for one that was removed since."""
+    documents = load_manifest(store, ref)
+    keys = write_rows(store, pa.table({"key": [doc_id]}, schema=REMOVED))
+    removal = Removal(part=keys, column="doc_id", first=0, last=1)
+    commit(store, documents.model_copy(update={"id": "1" * 16, "rows": documents.rows - 1, "removals": [removal]}))
+    point(store, Ref(dataset="documents", version="1" * 16))
+
+
+def test_a_document_held_out_later_moves_its_own_split_and_nothing_is_cut_anew(store, tmp_path, fetched):
+    fetched(MODEL)
+    river, creek = (document(name, [sentences(name, 40), "Too short."]) for name in ("river", "creek"))
+    parts = [[river, document("scrap", ["Too short."])], [creek, document("blank", [""])]]
+    limits, calm = {"max_tokens": 64, "min_tokens": 16}, LocalStore(tmp_path / "calm")
+    put(store, DOCUMENTS, *parts)
+    go(store, chunk_passages, **limits)
+    before = load_manifest(store, resolve(store, Ref.parse("chunks")))
+    for at in (store, calm):
+        held_out(at, river="test")
+    put(calm, DOCUMENTS, *parts)
+    go(calm, chunk_passages, **limits)
+    outcome = go(store, chunk_passages, **limits)
+    now, fresh = (load_manifest(at, resolve(at, Ref.parse("chunks"))) for at in (store, calm))
+    assert outcome.counters["documents_taken_over"] == 3
+    assert now.parts == fresh.parts and [part in before.parts for part in now.parts] == [False, True]
+    assert rejects(store, "chunks") == rejects(calm, "chunks") and reasons(store, "chunks")["too_few_tokens"] >= 1
+    assert outcome.counters["tokens"] == sum(row["n_tokens"] for row in rows(store, "chunks"))
+
+
+def test_what_was_removed_before_or_since_is_cut_and_left_out_as_ever(store, fetched):
+    fetched(MODEL)
+    both = put(store, DOCUMENTS, [document(name, [sentences(name, 20)]) for name in ("river", "creek")])
+    without(store, both, "creek")
+    go(store, chunk_passages)
+    point(store, both)
+    held_out(store, river="test")
+    assert go(store, chunk_passages).counters["documents_taken_over"] == 1
+    assert {row["doc_id"]: row["split"] for row in rows(store, "chunks")} == {"river": "test", "creek": "train"}
+    without(store, both, "creek")
+    held_out(store, river="dev")
+    assert go(store, chunk_passages).counters["documents_taken_over"] == 1
+    assert {(row["doc_id"], row["split"]) for row in rows(store, "chunks")} == {("river", "dev")}
 
 
 def test_the_weights_and_the_mode_are_part_of_the_version():

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline_tasks.core.execution.memo import Record, memo_key, part_digest
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, manifest_key, read_part, resolve_name, whole
@@ -37,6 +38,20 @@ def earlier_part(run: Run, *free: str) -> pa.Table | None:
     The other inputs of that version, and its parameters named ``free``, may be others: the body has to see that they
     gave what those of today give.
     """
+    record = _record(run, free)
+    return read_part(run.store, record.output) if record else None
+
+
+def earlier_rejects(run: Run, *free: str) -> pa.Table | None:
+    """What was refused of that part; None where :func:`earlier_part` is."""
+    record = _record(run, free)
+    if record is None:
+        return None
+    return read_part(run.store, record.rejects) if record.rejects else REJECTS.table()
+
+
+def _record(run: Run, free: tuple[str, ...]) -> Record | None:
+    """What the latest version has for the part of ``run``, where all of it is still there."""
     job, store = run.job, run.store
     ref = resolve_name(store, job.dataset) if job else None
     made = Manifest.read(store.read(manifest_key(ref))) if ref else None
@@ -48,5 +63,5 @@ def earlier_part(run: Run, *free: str) -> pa.Table | None:
     if then.ref != ref or settled != now:
         return None
     record = Record.read(store.read(memo_key(part_digest(then, run.part))))
-    keys = {one.key for one in record.output.objects} if record else set()
-    return read_part(store, record.output) if record and store.present(keys) == keys else None
+    keys = {one.key for one in record.made} if record else set()
+    return record if store.present(keys) == keys else None
