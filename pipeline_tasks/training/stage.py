@@ -15,8 +15,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import devices_of
-from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.models.start import TrainedStartParams
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.models.start import TrainedStartParams, judging_layers
 from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.model.starting_model import backbone_of, weights_identity
@@ -69,12 +69,12 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
 
     Raises:
         InputError: a model to start from is named and is not there, or a backbone that it was not made from and that
-            would have no effect.
+            would have no effect, or a backbone is to go on learning that pre-training alone makes an embedder of.
     """
     if "init" not in inputs:
         if params.start_from:
             raise InputError(f"start_from={params.start_from[0]!r} is not in the store: train it, or leave it out")
-        return params.start.files(run.scratch / "start"), {"backbone": params.start.name}
+        return _backbone(params, run), {"backbone": params.start.name}
     init = inputs["init"]
     known = backbone_of(run.store, init.manifest)
     if params.backbone and known and weights_identity(known) != weights_identity(params.start.identity()):
@@ -84,6 +84,28 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
         )
     facts = {"backbone": known["name"]} if known else {}
     return init.lay_out(run.scratch / "init"), facts | {"initialised from": str(init.manifest.ref)}
+
+
+def _backbone(params: TrainedStartParams, run: Run) -> Path:
+    """Its folder; refuses one that judges pairs, or a decoder that was not adapted: pre-training looks at them itself.
+
+    Raises:
+        InputError: it is one, or is not there.
+    """
+    from pipeline_tasks.encoders.trunk import load
+    from pipeline_tasks.training.model.open_model import check_adapted
+
+    start, instead = params.start, f"name start_from=model/{params.size}/pretrain, or a size or backbone that embeds"
+    pretrains = hasattr(params, "causal")
+    if not pretrains and not start.folder and (n_layers := judging_layers(start.name)):
+        raise InputError(
+            f"the top {n_layers} layers of {start.name} judge pairs and tell single texts apart no more, and pretrain "
+            f"alone lets them begin anew: {instead}"
+        )
+    folder = start.files(run.scratch / "start")
+    if not pretrains and layout_of(folder).pooling != "last":
+        check_adapted(load(folder, dtype="auto"), instead)
+    return folder
 
 
 def train_and_export(

@@ -17,9 +17,11 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus, training_rows
 from pipeline_tasks.training.dry_run.forecast import forecast_lines, loads
 from pipeline_tasks.training.model.export import export
+from tests import shapes
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.conftest import passage, query
+from tests.training.made import put_model
 
 ASKED = {"query": "wa ", "passage": "wb "}
 SMALL = {"size": "22m", "max_query_length": 32, "max_passage_length": 32, "batch_size": 8, "device": "cpu"}
@@ -92,6 +94,22 @@ def test_an_adapted_embedder_is_a_start_too(store, embedder):
     first = go(store, adapt_to_corpus, backbone=embedder, **SMALL)
     again = plan(store, adapt_to_corpus, SMALL | {"backbone": embedder, "start_from": ["model/22m/corpus"]})
     assert again.input_names["init"] == [str(first.ref)]
+
+
+def test_a_backbone_that_pre_training_alone_makes_an_embedder_of_is_refused(store, embedder, tmp_path):
+    decoder = shapes.make("qwen3", tmp_path / "decoder")
+    with pytest.raises(
+        InputError, match="'qwen3' model, is a decoder that was not adapted: .* or name start_from=model/"
+    ):
+        go(store, adapt_to_corpus, backbone=str(decoder), **SMALL)
+    export(load(decoder), tmp_path / "trained", card={}, layout=Layout("mean", 32))
+    trained = put_model(store, tmp_path / "trained", "model/22m/pretrain", causal=True)
+    assert go(store, adapt_to_corpus, {"init": [str(trained)]}, **SMALL).ref is not None
+    with pytest.raises(
+        InputError, match="top 9 layers of minilm-l12-h384 judge pairs.*name start_from=model/33m/pretrain"
+    ):
+        go(store, adapt_to_corpus, **SMALL | {"size": "33m"})
+    assert go(store, adapt_to_corpus, **SMALL | {"size": "33m", "backbone": embedder}).ref is not None
 
 
 def test_lists_of_held_out_documents_alone_are_refused(store, embedder):

@@ -29,20 +29,24 @@ def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) ->
     with told_when_too_large(params):
         encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
         if getattr(params, "causal", None) is False:
-            _check_adapted(encoder)
+            check_adapted(encoder, "set causal=true")
         add_adapters(encoder, params)
     return encoder
 
 
-def _check_adapted(encoder: TrainableEncoder) -> None:
-    """Refuse what does not look ahead, unless it is an embedder that was made so, with the last token for a vector."""
+def check_adapted(encoder: TrainableEncoder, otherwise: str) -> None:
+    """Refuse what does not look ahead, unless it is an embedder that was made so, with the last token for a vector.
+
+    Raises:
+        InputError: it is a decoder that was not adapted; ``otherwise`` says what else than its adaptation helps.
+    """
     config = encoder.model.config
     if getattr(config, "is_causal", None) is False or looks_ahead(encoder.model):  # the former was seen on loading
         return
     if encoder.layout.pooling != "last":
         raise InputError(
             f"what this starts from, a {config.model_type!r} model, is a decoder that was not adapted: run "
-            "adapt_backbone under a size with a decoder and start from that, or set causal=true"
+            f"adapt_backbone under a size with a decoder and start from that, or {otherwise}"
         )
     log.info("what this starts from, a %r model, does not look ahead, and pools by its last token", config.model_type)
 
