@@ -68,7 +68,7 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="8",
+    version="9",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -178,8 +178,8 @@ def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: 
 
 
 def dev_set(tuples: Version, layout: Layout) -> Examples:
-    """The questions of development tuples over all their passages."""
-    return Examples(partial(training_rows, tuples, layout, split="dev"))
+    """The questions of development tuples over all their passages; a source is an intent, which count alike."""
+    return Examples(partial(training_rows, tuples, layout, unit="intent", split="dev"))
 
 
 def _instructed_texts(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:

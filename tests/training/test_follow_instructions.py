@@ -23,6 +23,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.follow_instructions import (
     FollowInstructionsParams,
+    dev_set,
     follow_instructions,
     plain_rows_of,
     rows_of,
@@ -89,6 +90,13 @@ def test_without_instruction_each_passage_answers_its_own_query(store):
     assert not any("other_instructions" in row for row in found)
     assert [row["source"] for row in found] == ["plain"] * 3
     assert [row["source"] for row in (rows[1] for rows in blocks[:3])] == [""] * 3
+
+
+def test_development_questions_are_of_their_intents(tmp_path):
+    store = LocalStore(tmp_path)
+    put(store, TUPLES, [planted(n, "dev") | {"intent": name} for n, name in enumerate(("qa", "cf"))])
+    examples = dev_set(Version.open(store, Ref.parse("tuples")), Layout("mean", 24))
+    assert {source for block in examples.blocks() for source in block["source"].to_pylist()} == {"qa", "cf"}
 
 
 def test_a_start_that_leaves_instructions_out_of_its_mean_is_asked_and_trained_so(store, tiny_bert, tmp_path):
