@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,25 @@ class Lora:
     Attributes:
         rank: of both matrices.
         alpha: alpha / rank is the weight of their product.
-        targets: names of linear layers, the last part of each: ``q_proj``.
+        targets: names of linear layers, the last part of each: ``q_proj``; empty: all of them.
     """
 
     rank: int
     alpha: int
     targets: tuple[str, ...]
+
+
+def check_targets(targets: Collection[str], layers: Collection[str], name: str) -> None:
+    """Refuse targets that are none of the linear layers of the model called ``name``.
+
+    Raises:
+        InputError: one is none.
+    """
+    if not set(targets) <= set(layers):
+        raise InputError(
+            f"lora_targets={list(targets)}: {name} has no such linear layer; "
+            f"name some of {', '.join(sorted(layers))}, or set lora_rank=0 to train all weights"
+        )
 
 
 def with_adapters(model: Any, lora: Lora, seed: int) -> Any:
@@ -42,15 +56,18 @@ def with_adapters(model: Any, lora: Lora, seed: int) -> Any:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    linear = (name.split(".") for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear))
+    linear = [name.split(".") for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
     layers = {parts[-1] for parts in linear if parts[0] != "pooler"}  # no pooling here uses one
-    unknown = [target for target in lora.targets if target not in layers]
-    if unknown or not lora.targets:
-        raise InputError(
-            f"lora_targets={list(lora.targets)}: {type(model).__name__} has no such linear layer; "
-            f"name some of {', '.join(sorted(layers))}, or set lora_rank=0 to train all weights"
-        )
-    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets), lora_dropout=0.0)
+    check_targets(lora.targets, layers, type(model).__name__)
+    targets = list(lora.targets) or sorted(layers)
+    like_them = any(parts[0] == "pooler" and parts[-1] in targets for parts in linear)
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=targets,
+        exclude_modules=r"pooler\..*" if like_them else None,
+        lora_dropout=0.0,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return get_peft_model(model, config)

@@ -86,8 +86,9 @@ class Shape(Entry):
         return h * self.vocabulary + self.matrix_params + self.layers * (2 * h + 2 * self.head_width) + h
 
     def adapter_params(self, rank: int, targets: tuple[str, ...]) -> int:
-        """Of adapters of that rank on the blocks' matrices of these names: rank (in + out) each."""
-        return self.layers * rank * sum(m.width_in + m.width_out for m in self.matrices if m.name in targets)
+        """Of adapters of that rank on the blocks' matrices of these names, or on all: rank (in + out) each."""
+        chosen = [m for m in self.matrices if m.name in targets or not targets]
+        return self.layers * rank * sum(m.width_in + m.width_out for m in chosen)
 
 
 SHAPES = TypeAdapter(dict[str, Shape]).validate_python(

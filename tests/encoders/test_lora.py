@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import MPNetConfig, MPNetModel
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.lora import Lora, merged, with_adapters
@@ -82,7 +83,20 @@ def test_a_model_without_adapters_is_left_alone(folder):
     assert merged(model) is model
 
 
-@pytest.mark.parametrize("targets", [("query",), ("q_proj", "nowhere"), ()])
+@pytest.mark.parametrize("targets", [("query",), ("q_proj", "nowhere")])
 def test_a_layer_that_is_not_there_is_named(folder, targets):
     with pytest.raises(InputError, match="name some of .*q_proj"):
         with_adapters(load(folder).model, replace(LORA, targets=targets), 0)
+
+
+@pytest.mark.parametrize("shape", ["bert", "mpnet", "modernbert", "qwen3"])
+def test_where_none_is_named_all_linear_layers_of_the_blocks_get_adapters(shape, tmp_path):
+    if shape == "mpnet":
+        model = MPNetModel(MPNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    else:
+        model = load(shapes.make(shape, tmp_path)).model
+    linear = [name for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
+    inside = [name for name in linear if not name.startswith("pooler.")]
+    found = {name for name, weights in with_adapters(model, replace(LORA, targets=()), 0).named_parameters()
+             if weights.requires_grad}  # fmt: skip
+    assert found == {f"base_model.model.{name}.lora_{side}.default.weight" for name in inside for side in "AB"}

@@ -67,7 +67,7 @@ class Cost:
     Attributes:
         shape: of the trunk.
         rank: of the adapters that train; 0: all weights do.
-        targets: the matrices that get adapters.
+        targets: the matrices that get adapters; empty: all of them.
         half: arithmetic is in bfloat16.
         recompute: activations are computed again for the gradient.
         exact: frozen weights are held in float32, as bfloat16 would round away what they have learned.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.encoders.half_precision import slow_here
+from pipeline_tasks.encoders.lora import check_targets
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import get_size
@@ -85,7 +86,7 @@ def forecast_lines(inputs: Inputs, params: StepParams, on: str = "") -> list[str
         on: ``H200``, ``4xH200``; empty: one card of every kind that is known.
 
     Raises:
-        InputError: no such kind of card, or ``recompute`` is not for the model that it starts from.
+        InputError: no such kind of card, or ``recompute`` or ``lora_targets`` are not for what it starts from.
     """
     if not isinstance(params, Training):
         return []
@@ -94,6 +95,8 @@ def forecast_lines(inputs: Inputs, params: StepParams, on: str = "") -> list[str
     params, chosen = with_gpu(params), cards(on)
     if (start := starting_model(inputs, params)).name not in SHAPES:
         return [f"{start.name} is not in models/data/shapes.toml, so what its training would take is not known"]
+    if params.lora_rank:
+        check_targets(params.lora_targets, {matrix.name for matrix in SHAPES[start.name].matrices}, start.name)
     half = trains_in_bf16_on_gpu(params)
     train, dev = loads(inputs, params)
     targets = target_loads(inputs, params)

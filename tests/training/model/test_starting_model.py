@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs
@@ -58,6 +59,19 @@ def test_what_frozen_weights_are_held_in_is_told_with_why(store):
     assert float(lines[2].split("weights ")[1].split(",")[0]) > 4 * 596e6 / 2**30
     lines, _ = begin(store, "bert-base-uncased")
     assert lines[0].endswith("of them trained, in bf16")
+
+
+def test_a_dry_run_counts_the_adapters_of_all_matrices_where_none_is_named_and_refuses_names_of_none(store):
+    begin(store, "bert-base-uncased")
+    chosen = {"size": "33m", "alpha": 0.95, "lora_rank": 16}
+    job = plan(store, finetune, chosen)
+    (first, *_) = forecast_lines(Inputs(job.open(store)), job.params, "H100")
+    assert f", {12 * 16 * (4 * 2 * 768 + 2 * (768 + 3072)):,} of them trained" in first
+    job = plan(store, finetune, chosen | {"lora_targets": ["q_proj"]})
+    with pytest.raises(
+        InputError, match=r"\['q_proj'\]: bert-base-uncased has no such .*name some of dense, key, query"
+    ):
+        forecast_lines(Inputs(job.open(store)), job.params, "H100")
 
 
 def test_weights_that_have_learned_are_counted_in_float32():
