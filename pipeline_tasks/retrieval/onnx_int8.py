@@ -8,7 +8,7 @@ time: with one a matrix the least cosine fell from 0.989 to 0.930 (all-MiniLM-L6
 from __future__ import annotations
 
 import logging
-import tempfile
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
+from pipeline_tasks.core.store.disk import alone_in
 from pipeline_tasks.encoders.onnx_export import QUANTISATION, quantise, write_graph
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_source
@@ -31,22 +32,34 @@ def graph_name() -> str:
 
 
 def quantised(source: TorchSource) -> Path:
-    """The int8 graph beside the model's weights, made on first use; of two processes one puts it there.
+    """The int8 graph beside the model's weights, made on first use; of two processes one makes it.
 
     Raises:
         InputError: the model takes other inputs than token ids and a mask, or cannot be exported.
     """
     target = source.folder / graph_name()
     if not _is_whole(target):
-        with tempfile.TemporaryDirectory(dir=source.folder, prefix=".int8-") as work:
-            exact, small = Path(work) / "exact.onnx", Path(work) / target.name
-            write_graph(load_source(source, "cpu", attention="eager"), exact, source.layout.max_length)
-            quantise(exact, small)
-            for made in (_weights(small), small):  # the graph comes last: it says that both are there
-                if made.is_file():
-                    made.replace(target.with_name(made.name))
-        log.info("%s was quantised into %s", source.name, target)
+        work = source.folder / ".int8.partial"
+        with alone_in(work):
+            try:
+                if not _is_whole(target):
+                    _make(source, work, target)
+            finally:
+                shutil.rmtree(work)
     return target
+
+
+def _make(source: TorchSource, work: Path, target: Path) -> None:
+    """Quantise in ``work``, where a killed process may have left something."""
+    for left in work.iterdir():
+        left.unlink()
+    exact, small = work / "exact.onnx", work / target.name
+    write_graph(load_source(source, "cpu", attention="eager"), exact, source.layout.max_length)
+    quantise(exact, small)
+    for made in (_weights(small), small):  # the graph comes last: it says that both are there
+        if made.is_file():
+            made.replace(target.with_name(made.name))
+    log.info("%s was quantised into %s", source.name, target)
 
 
 def _weights(graph: Path) -> Path:

@@ -157,3 +157,4 @@ def test_killed_before_the_end_nothing_is_listed_and_the_next_run_succeeds(spec,
     assert listed(cache) == []
     assert not is_here(spec, cache)
     assert fetch(spec, cache).name == "tiny"
+    assert [path.name for path in (cache / "models").iterdir()] == ["tiny"]

@@ -83,6 +83,27 @@ def test_an_id_that_a_branch_moved_under_holds_the_commit_and_the_move_is_told(h
     assert away.returncode == 0 and str(folder(NAME)) in away.stdout
 
 
+def test_a_download_that_was_killed_goes_on_and_leaves_nothing(hub, tmp_path):
+    hub.push(REPOSITORY, FILES)
+    held = "import sys; from pipeline_tasks.cli.main import main; from pipeline_tasks.models import hub\n"
+    held += "hub.shutil.rmtree = lambda *_, **__: (print('there', flush=True), input())\n"
+    held += f"sys.argv = ['foundry', 'models', 'fetch', {NAME!r}]; main()"
+    environment = os.environ | {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", held], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout.readline() == b"there\n"
+    child.kill()
+    child.communicate()
+    hub.push(REPOSITORY, {name: OTHERS[name] for name in ("config.json", "model.safetensors")})
+    assert (ran := fetch(hub)).returncode == 0, ran.stderr
+    assert {path.name: path.read_bytes() for path in folder(NAME).iterdir() if path.name != RECORD} == {
+        "config.json": b"{}", "model.safetensors": b"two"
+    }  # fmt: skip
+    assert hub.sent["config.json"] == 2, "its own and that of the pooling, each once"
+    assert [path.name for path in (tmp_path / "cache" / "models").iterdir()] == [NAME]
+
+
 def test_a_branch_that_was_not_fetched_names_nothing(hub):
     with pytest.raises(InputError, match=f"@main is no commit.*models fetch {NAME}.*FOUNDRY_HUB_REVISIONS={NAME}="):
         identity(NAME)

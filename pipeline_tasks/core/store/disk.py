@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -109,6 +110,26 @@ def files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
             yield from files_below(entry.path)
         else:
             yield entry
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Have ``folder`` alone of all processes on this machine, made anew or as a killed one left it.
+
+    Whoever is done with it removes it within the block.
+    """
+    lock = folder.with_suffix(".lock")  # a file: NFS locks no folder
+    while True:
+        with lock.open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not is_open_as(handle.fileno(), lock):
+                continue
+            try:
+                folder.mkdir(exist_ok=True)
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
 
 
 def is_open_as(handle: int, path: Path) -> bool:
