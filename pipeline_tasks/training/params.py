@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,7 +61,7 @@ class OptimiserParams(StepParams):
     lora_rank: int = resolved(ge=0, description="LoRA rank; 0: full fine-tuning; empty: the size's")
     lora_alpha: int = resolved(ge=1, description="LoRA alpha: adapters are scaled by alpha / rank; empty: the size's")
     lora_targets: tuple[str, ...] = resolved(
-        description="modules with LoRA adapters, such as q_proj; empty: the size's"
+        description="modules with LoRA adapters, such as q_proj; empty: the size's, or all"
     )
     keep_adapters: bool = Field(False, description="save the LoRA adapters too, in adapter/ beside the merged model")
     recompute: bool = tuning(False, description="gradient checkpointing: less memory, slower")
@@ -83,6 +83,12 @@ class OptimiserParams(StepParams):
         found["device"] = device
         found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
         return found
+
+    @model_validator(mode="after")
+    def _check_adapters(self) -> Self:
+        if self.keep_adapters and not self.lora_rank:
+            raise ValueError("keep_adapters=true, and lora_rank=0 trains none: set lora_rank=16, or leave it out")
+        return self
 
     @property
     def bf16(self) -> bool:

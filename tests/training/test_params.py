@@ -128,7 +128,9 @@ def test_adapters_are_kept_where_they_fit_the_model_that_was_started_from():
     kept = {"size": "33m", "lora_rank": 4, "lora_targets": ["query"], "keep_adapters": True}
     with pytest.raises(ValidationError, match="trained with reset_layers=9 fit no model that anybody has: choose"):
         PretrainParams(**kept)
-    for fits in ({"reset_layers": 0}, {"keep_adapters": False}, {"lora_rank": 0}):
+    with pytest.raises(ValidationError, match="keep_adapters=true, and lora_rank=0 trains none: set lora_rank=16"):
+        PretrainParams(**kept | {"lora_rank": 0})
+    for fits in ({"reset_layers": 0}, {"keep_adapters": False}):
         assert PretrainParams(**kept | fits).reset_layers == fits.get("reset_layers", 9)
 
 
