@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from pipeline_tasks.core.earlier import earlier_part, earlier_rejects
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.earlier import earlier_part, earlier_rejects
 from pipeline_tasks.core.execution.growth_requests import requests
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
