@@ -31,7 +31,8 @@ def batch_command(
     again.
     """
     from pipeline_tasks.synthesis.llm.asking_runs import RunAsks
-    from pipeline_tasks.synthesis.llm.batch_rounds import MOST, Round, buy_ahead
+    from pipeline_tasks.synthesis.llm.batch_files import MOST
+    from pipeline_tasks.synthesis.llm.batch_rounds import Round, buy_ahead
     from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 
     if name not in step_names() or not issubclass(get_step(name).params, LlmParams):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from itertools import chain, islice
@@ -29,17 +29,13 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm.api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
 from pipeline_tasks.synthesis.llm.asking_runs import RunAsks, check_nobody_asks
+from pipeline_tasks.synthesis.llm.batch_files import MOST, requests_by_file
 from pipeline_tasks.synthesis.llm.client import LLMClient, Request
 from pipeline_tasks.synthesis.llm.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm.open_batches import Batch, failures, note_failures, open_batches, took
 from pipeline_tasks.synthesis.llm.wanted import wanted_by
 
 log = logging.getLogger(__name__)
-MOST = 10_000
-"""Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
-MOST_BYTES = 64 << 20
-"""Bytes of a file's requests, and of its answers at their longest, at most; endpoints allow 100 MB to 200 MB."""
-_BYTES_OF_A_TOKEN, _BYTES_OF_A_LINE = 6, 512
 SHARE = 0.5
 """Of the usual price."""
 _TRIES = 2
@@ -123,7 +119,7 @@ class _Buying:
         given_up = {one for one, tries in failures(self._store).items() if tries >= _TRIES}
         wanted = (asked for asked in wanted_by(self._store, self._job) if asked[0] not in given_up)
         n = 0
-        for some in _files(islice(wanted, self._at_once or None), most):
+        for some in requests_by_file(islice(wanted, self._at_once or None), most):
             self._job.check_unchanged()
             self._api.check()
             check_nobody_asks(self._store, self._job.step.name)  # before a run can meet a batch that is given up
@@ -265,23 +261,6 @@ class _Buying:
             counted = Charge(dict(batch.amounts), day=batch.day)
             ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
             ledger.flush()
-
-
-def _files(wanted: Iterable[tuple[str, Request, dict]], most: int) -> Iterator[list[tuple[str, Request, dict]]]:
-    """What is wanted in lists for one file each."""
-    some: list[tuple[str, Request, dict]] = []
-    asked = answered = 0
-    for one in wanted:
-        _, request, body = one
-        size = len(json.dumps(body, ensure_ascii=False).encode()) + _BYTES_OF_A_LINE
-        longest = request.max_tokens * _BYTES_OF_A_TOKEN + _BYTES_OF_A_LINE
-        if some and (len(some) == most or max(asked + size, answered + longest) > MOST_BYTES):
-            yield some
-            some, asked, answered = [], 0, 0
-        some.append(one)
-        asked, answered = asked + size, answered + longest
-    if some:
-        yield some
 
 
 def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:

@@ -23,7 +23,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
-from pipeline_tasks.synthesis.llm import batch_rounds
+from pipeline_tasks.synthesis.llm import batch_files
 from pipeline_tasks.synthesis.llm.batch_rounds import SHARE, Round, buy_ahead
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put, reasons
@@ -84,7 +84,7 @@ def test_a_step_finds_what_a_batch_has_brought_and_asks_nobody(store, there):
 
 def test_no_file_is_larger_than_can_be_read_again(store, there, monkeypatch):
     """It is, by what it asks and by what may be answered."""
-    monkeypatch.setattr(batch_rounds, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(batch_files, "MOST_BYTES", 1_000)
     assert looked(store).open == 5 and len(there.batches) == 5
     there.end()
     assert looked(store).answered == 5

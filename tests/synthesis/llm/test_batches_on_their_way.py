@@ -21,7 +21,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.llm import batch_rounds
+from pipeline_tasks.synthesis.llm import batch_files
 from pipeline_tasks.synthesis.llm.batch_rounds import SHARE, Round, _Buying, buy_ahead
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put
@@ -275,7 +275,7 @@ def test_a_batch_that_was_not_begun_is_not_taken_for_an_earlier_one_of_the_same_
 
 
 def test_what_the_endpoint_has_no_room_for_is_asked_later(store, there, monkeypatch, caplog):
-    monkeypatch.setattr(batch_rounds, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(batch_files, "MOST_BYTES", 1_000)
     there.room = 3
     assert looked(store) == Round(open=5)
     assert looked(store) == Round(open=3) == looked(store)
