@@ -20,6 +20,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.paid.endpoint import FREE, Fault, Price, Terms, Tokens
 from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
+from pipeline_tasks.core.paid.endpoint.usage import tokens_of
 from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.pins import pinned
@@ -48,7 +49,7 @@ class Round:
     Attributes:
         answered: requests whose answers were stored.
         failed: requests that came back without an answer.
-        usd: what the answers cost.
+        usd: what was paid, for answers that cannot be used as well.
         open: requests on their way.
         done: those of them that the endpoint says are answered.
     """
@@ -131,8 +132,9 @@ class _Buying:
         worst = [at_most(request) for _, request, _ in some]
         total = Tokens(sum(one.prompt for one in worst), sum(one.completion for one in worst))
         amounts = {"requests": float(len(some)), "tokens": float(sum(total)), "usd": self._price.of(total)}
+        ledger = self._ledger(self._terms.run)
         try:
-            if ledger := self._ledger(self._terms.run):
+            if ledger:
                 ledger.take(**amounts)
         except LimitReached:
             if len(some) == 1:
@@ -143,7 +145,7 @@ class _Buying:
             return
         ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
-        counted = {"day": today(), "amounts": amounts, "run": self._terms.run}
+        counted = {"day": today(), "amounts": amounts if ledger else {}, "run": self._terms.run}
         batch = Batch.model_validate(self._asks | known | counted | {"at_once": self._at_once})
         self._note(batch)
         try:
@@ -202,7 +204,7 @@ class _Buying:
 
     def _taken_in(self, batch: Batch, standing: Standing) -> Round:
         bodies = self._bodies(batch, standing)
-        tokens, usd, left, late = Tokens(), 0.0, set(batch.ids), set[str]()
+        n_paid, tokens, usd, left, late = 0, Tokens(), 0.0, set(batch.ids), set[str]()
         for line in chain.from_iterable(map(self._api.lines, (standing.output_file_id, standing.error_file_id))):
             one = line.get("custom_id")
             if one not in left:
@@ -213,12 +215,15 @@ class _Buying:
                 continue
             answer, used = read
             cost = Price(*batch.price).of(used)
+            n_paid, usd = n_paid + 1, usd + cost
+            tokens = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion)
+            if answer is None:
+                continue
             record = {"api": batch.api, "request": bodies[one], "response": answer, "cost_usd": cost}
             self._answers.write(one, record)
-            tokens, usd = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion), usd + cost
             left.discard(one)
         note_failures(self._store, left - late if standing.status == "completed" else set())
-        self._settle(batch, tokens, usd, len(batch.ids) - len(left))
+        self._settle(batch, tokens, usd, n_paid)
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
         self._api.delete(standing.input_file_id)
         self._cancelled += len(left) if standing.status == "cancelled" else 0
@@ -257,22 +262,23 @@ class _Buying:
     def _settle(self, batch: Batch, tokens: Tokens, usd: float, n: int) -> None:
         """Its cost is known; it is no longer on its way."""
         self._store.delete(batch.key)
-        if batch.amounts and (ledger := self._ledger(batch.run or self._terms.run)):
-            counted = Charge(dict(batch.amounts), day=batch.day)
-            ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
+        if ledger := self._ledger(batch.run or self._terms.run):
+            cost = {"requests": float(n), "tokens": float(sum(tokens)), "usd": usd}
+            ledger.correct(Charge(dict.fromkeys(cost, 0.0) | batch.amounts, day=batch.day or today()), **cost)
             ledger.flush()
 
 
-def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
-    """The answer in a line and what it took; else the endpoint's word for why there is none."""
+def _read(line: dict, body: dict, batch: Batch) -> tuple[dict | None, Tokens] | str:
+    """The answer in a line, if it can be used, and what it took; else the endpoint's word for why there is none."""
     reply = line.get("response")
     payload = reply.get("body") if isinstance(reply, dict) else None
     if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
+        used, worst = tokens_of(payload.get("usage")), Tokens(len(json.dumps(body)), limit_of(body))
         try:
-            answer, used = answer_of(payload, batch.api, body)
+            answer, _ = answer_of(payload, batch.api, body)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, Fault, InputError):
-            return "bad_answer"
-        return answer, used or Tokens(len(json.dumps(body)), limit_of(body))
+            return None, used if sum(used) else worst
+        return answer, used if sum(used) else worst
     error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return (refused_answer(batch.model), Tokens()) if code == CONTENT_FILTER else code

@@ -32,7 +32,7 @@ class Batch(BaseModel):
         tried: tells it from an earlier batch of the same requests.
         id: the endpoint's; empty until that is known.
         day: on which its cost was counted.
-        amounts: what was counted.
+        amounts: what was counted; nothing where there was no limit and no price.
         run: whose limits that was counted for; empty where it was begun before that was noted.
         host: where it was begun; empty where that was before this was noted.
         at_once: where the endpoint had no room for all: how many requests had, or half of how many had none. Twice as

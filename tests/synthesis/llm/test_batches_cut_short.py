@@ -7,12 +7,15 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.spending import key_of, read_state, spent
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.estimate import of_step
 from pipeline_tasks.synthesis.llm.batch_rounds import SHARE, Round
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import put
+from tests.synthesis import batch_endpoint
 from tests.synthesis.llm import test_batch_rounds
 from tests.synthesis.llm.test_batch_rounds import ASKED, TEXT, USD, counted, looked, parts_of
 
@@ -23,10 +26,38 @@ def test_an_answer_that_the_endpoint_broke_off_goes_into_the_next_batch(store, t
     looked(store)
     there.reason = "insufficient_system_resource"
     there.end()
-    assert looked(store) == Round(failed=5, open=5) and not list(store.keys("responses"))
+    paid = pytest.approx(5 * USD * SHARE)
+    assert looked(store) == Round(failed=5, usd=paid, open=5) and not list(store.keys("responses"))
     there.reason = "stop"
     there.end()
     assert looked(store).answered == 5
+    paid_twice = {"requests": 10, "usd": pytest.approx(10 * USD * SHARE)}
+    assert counted(store) == paid_twice, "those that were broken off were paid for all the same"
+
+
+def test_a_broken_answer_that_says_no_tokens_counts_at_its_worst(store, there, monkeypatch):
+    monkeypatch.setattr(batch_endpoint, "TOKENS", {})
+    looked(store)
+    worst = counted(store)["usd"]
+    there.reason = "error"
+    there.end("cancelled")
+    with pytest.raises(InputError, match="0 answers are stored, and 5 requests have none"):
+        looked(store)
+    assert worst / 2 < counted(store)["usd"]
+
+
+def test_a_limit_that_is_set_while_a_batch_is_open_counts_what_it_did_cost(store, there, monkeypatch):
+    monkeypatch.delenv("FOUNDRY_LLM_PRICE_IN")
+    monkeypatch.delenv("FOUNDRY_LLM_PRICE_OUT")
+    settings.cache_clear()
+    looked(store)
+    assert not store.read(key_of("llm")), "what is free and has no limit is counted nowhere"
+    monkeypatch.setenv("FOUNDRY_LLM_TOKENS_PER_MONTH", "1000000")
+    settings.cache_clear()
+    there.end()
+    assert looked(store).answered == 5
+    state = read_state(store, key_of("llm"))
+    assert spent(state, "tokens", "month") == 5 * sum(batch_endpoint.TOKENS.values())
 
 
 def test_a_batch_that_was_cancelled_is_begun_again_only_when_it_is_asked_for_once_more(store, there):
