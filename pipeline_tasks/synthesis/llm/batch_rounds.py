@@ -8,7 +8,6 @@ ended. What fails twice is left to the step, which asks once more and then refus
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,11 +15,10 @@ from dataclasses import astuple, dataclass, replace
 from itertools import chain, islice
 from uuid import uuid4
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
-from pipeline_tasks.core.paid.endpoint import FREE, Fault, Price, Terms, Tokens
+from pipeline_tasks.core.paid.endpoint import FREE, Price, Terms, Tokens
 from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
-from pipeline_tasks.core.paid.endpoint.usage import tokens_of
 from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.pins import pinned
@@ -28,9 +26,10 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.synthesis.llm.api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
+from pipeline_tasks.synthesis.llm.acceptance import FIRST_REFUSED
+from pipeline_tasks.synthesis.llm.api import PATHS, at_most, sent
 from pipeline_tasks.synthesis.llm.asking_runs import RunAsks, check_nobody_asks
-from pipeline_tasks.synthesis.llm.batch_files import MOST, requests_by_file
+from pipeline_tasks.synthesis.llm.batch_files import MOST, Line, read_line, requests_by_file
 from pipeline_tasks.synthesis.llm.client import LLMClient, Request
 from pipeline_tasks.synthesis.llm.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm.open_batches import Batch, failures, note_failures, open_batches, took
@@ -70,9 +69,10 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     Nothing open and nothing answered: there is nothing left to buy.
 
     Raises:
-        InputError: the endpoint takes no batches, the budget is spent, a batch that was written down cannot be read or
-            was begun elsewhere, one was cancelled, or what the step reads beside its inputs is not what it was.
-        TransientError: the endpoint stays busy or broken.
+        InputError: the endpoint takes no batches, the budget is spent, or the account, a batch that was written down
+            cannot be read or was begun elsewhere, one was cancelled, or what the step reads beside its inputs is not
+            what it was.
+        TransientError: the endpoint stays busy or broken, or was when it worked on the batches.
         RunAsks: a run of the step is asking now.
     """
     params = job.params
@@ -81,19 +81,20 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     run = Run(store, Inputs({}), 0, f"{job.step.name}, by batches", job.step.name, job=job)
     shown = pinned(store, run.label, job.needs(store))
     with store.alone(f"batches-{ACCOUNT}"), shown, opened(params, run) as client:
-        return _Buying(store, job, client, params.terms(run)).round(most)
+        return _Buying(store, job, client, params, params.terms(run)).round(most)
 
 
 class _Buying:
     """The batches of a store at one endpoint."""
 
-    def __init__(self, store: Store, job: Job, client: LLMClient, terms: Terms) -> None:
+    def __init__(self, store: Store, job: Job, client: LLMClient, params: LlmParams, terms: Terms) -> None:
         self._store, self._job, self._client, self._terms = store, job, client, terms
-        self._api, self._answers = BatchApi(client.endpoint), ResponseStore(store)
+        self._api, self._answers, self._again = BatchApi(client.endpoint), ResponseStore(store), params.again
         price, self._host = client.endpoint.price, client.endpoint.host
         self._price = Price(price.prompt * SHARE, price.completion * SHARE)
         self._asks = {"api": client.api, "model": client.model, "price": astuple(self._price), "host": self._host}
         self._had_no_room = self._at_once = self._cancelled = 0
+        self._used_up = self._broken = ""
 
     def round(self, most: int) -> Round:
         """See :func:`buy_ahead`."""
@@ -104,10 +105,20 @@ class _Buying:
             self._at_once = found.open + found.answered + found.failed or max(1, self._had_no_room // 2)
             for batch in left:
                 self._note(batch.model_copy(update={"at_once": self._at_once}))
+        if self._used_up:
+            raise InputError(
+                f"the account at {self._host} is used up ({self._used_up}): {found.answered:,} answers are stored, and "
+                f"{found.failed:,} requests have none; pay there, then call it again to ask the rest"
+            )
         if self._cancelled:
             raise InputError(
                 f"a batch was cancelled at {self._host}: {found.answered:,} answers are stored, and "
                 f"{self._cancelled:,} requests have none; call it again to ask the rest"
+            )
+        if self._broken and not left and not found.answered:
+            raise TransientError(
+                f"{self._host} answered none of {found.failed:,} requests of batches ({self._broken}), for no fault of "
+                "theirs; see that it is up, and call it again later"
             )
         return found if left else found + self._begin(most)
 
@@ -117,7 +128,7 @@ class _Buying:
 
     def _begin(self, most: int) -> Round:
         """Batches of what the step would ask, but for what has failed too often."""
-        given_up = {one for one, tries in failures(self._store).items() if tries >= _TRIES}
+        given_up = {one for one, tries in failures(self._store, self._again).items() if tries >= _TRIES}
         wanted = (asked for asked in wanted_by(self._store, self._job) if asked[0] not in given_up)
         n = 0
         for some in requests_by_file(islice(wanted, self._at_once or None), most):
@@ -204,30 +215,45 @@ class _Buying:
 
     def _taken_in(self, batch: Batch, standing: Standing) -> Round:
         bodies = self._bodies(batch, standing)
-        n_paid, tokens, usd, left, late = 0, Tokens(), 0.0, set(batch.ids), set[str]()
+        n_paid, tokens, usd, left, unanswered = 0, Tokens(), 0.0, set(batch.ids), dict[str, Line]()
         for line in chain.from_iterable(map(self._api.lines, (standing.output_file_id, standing.error_file_id))):
             one = line.get("custom_id")
             if one not in left:
                 continue
-            read = _read(line, bodies[one], batch)
-            if isinstance(read, str):
-                late |= {one} if read == "batch_expired" else set()
+            read = read_line(line, bodies[one], batch.api, batch.model)
+            if (used := read.took) is not None:
+                cost = Price(*batch.price).of(used)
+                n_paid, usd = n_paid + 1, usd + cost
+                tokens = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion)
+            if used is None or read.answer is None:
+                unanswered[one] = read
                 continue
-            answer, used = read
-            cost = Price(*batch.price).of(used)
-            n_paid, usd = n_paid + 1, usd + cost
-            tokens = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion)
-            if answer is None:
-                continue
-            record = {"api": batch.api, "request": bodies[one], "response": answer, "cost_usd": cost}
+            record = {"api": batch.api, "request": bodies[one], "response": read.answer, "cost_usd": cost}
             self._answers.write(one, record)
             left.discard(one)
-        note_failures(self._store, left - late if standing.status == "completed" else set())
+        self._note_unanswered(batch, {one: unanswered.get(one, Line(why="row")) for one in left}, standing.status)
         self._settle(batch, tokens, usd, n_paid)
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
         self._api.delete(standing.input_file_id)
         self._cancelled += len(left) if standing.status == "cancelled" else 0
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
+
+    def _note_unanswered(self, batch: Batch, lines: dict[str, Line], status: str) -> None:
+        """Count what failed for its own sake, and remember what the account or the server is to blame for.
+
+        A server's error is a row's own where others were answered, or the row had failed before; many such are not.
+        """
+        before = failures(self._store, self._again)
+        faulty = {one for one, line in lines.items() if line.why == "server"}
+        is_own = len(faulty) < FIRST_REFUSED and (len(lines) < len(batch.ids) or faulty <= before.keys())
+        counted = ("row", "server") if is_own else ("row",)
+        failed = {one for one, line in lines.items() if line.why in counted} if status == "completed" else set()
+        note_failures(self._store, failed, self._again)
+        for line in lines.values():
+            if line.why == "account":
+                self._used_up = line.code
+            elif line.why in ("busy", "server") and line.why not in counted:
+                self._broken = line.code
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
         """Response id -> body, read back from the endpoint where it is what its id says, else as answered or asked."""
@@ -266,19 +292,3 @@ class _Buying:
             cost = {"requests": float(n), "tokens": float(sum(tokens)), "usd": usd}
             ledger.correct(Charge(dict.fromkeys(cost, 0.0) | batch.amounts, day=batch.day or today()), **cost)
             ledger.flush()
-
-
-def _read(line: dict, body: dict, batch: Batch) -> tuple[dict | None, Tokens] | str:
-    """The answer in a line, if it can be used, and what it took; else the endpoint's word for why there is none."""
-    reply = line.get("response")
-    payload = reply.get("body") if isinstance(reply, dict) else None
-    if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
-        used, worst = tokens_of(payload.get("usage")), Tokens(len(json.dumps(body)), limit_of(body))
-        try:
-            answer, _ = answer_of(payload, batch.api, body)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, Fault, InputError):
-            return None, used if sum(used) else worst
-        return answer, used if sum(used) else worst
-    error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
-    code = str(error.get("code")) if isinstance(error, dict) else ""
-    return (refused_answer(batch.model), Tokens()) if code == CONTENT_FILTER else code

@@ -12,7 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.paid.batch_notes import FAILED, FOLDER, batch_notes
 from pipeline_tasks.core.paid.endpoint import Tokens
-from pipeline_tasks.core.paid.response_store import Record
+from pipeline_tasks.core.paid.response_store import Record, answer_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm.api import Api, response_of
 
@@ -115,17 +115,28 @@ def took(batch: Batch, records: list[Record]) -> tuple[Tokens, float]:
     return tokens, sum(one.cost_usd for one in each)
 
 
-def failures(store: Store) -> dict[str, int]:
-    """Request -> in how many batches it failed."""
+def failures(store: Store, again: str) -> dict[str, int]:
+    """Request -> in how many batches it failed that were looked at with this ``again``."""
+    named = {one.partition(" "): tries for one, tries in _noted_failures(store).items()}
+    return {one: tries for (one, _, asked), tries in named.items() if asked == again}
+
+
+def note_failures(store: Store, ids: set[str], again: str) -> None:
+    """These failed in one batch more; what has an answer since is forgotten."""
+    before = _noted_failures(store)
+    there = store.present([answer_key(one.partition(" ")[0]) for one in before])
+    found = {one: tries for one, tries in before.items() if answer_key(one.partition(" ")[0]) not in there}
+    for one in sorted(ids):
+        name = f"{one} {again}" if again else one
+        found[name] = found.get(name, 0) + 1
+    if found != before:
+        store.replace(FAILED, canonical_json(found))
+
+
+def _noted_failures(store: Store) -> dict[str, int]:
+    """Request, and ``again`` behind it where one was given, -> in how many batches it failed."""
     try:
         return {str(one): int(tries) for one, tries in json.loads(store.read(FAILED) or b"{}").items()}
     except (ValueError, TypeError, AttributeError) as error:
         log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", FAILED, error)
         return {}
-
-
-def note_failures(store: Store, ids: set[str]) -> None:
-    """These failed in one batch more."""
-    if ids:
-        before = failures(store)
-        store.replace(FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))

@@ -164,7 +164,7 @@ def test_where_nobody_can_say_what_failed_before_it_is_said_and_tried_again(stor
     there.end(failing=lambda body: "server_error" if "3 volunteers" in json.dumps(body) else "")
     looked(store)
     store.replace("batches/failed.json", torn)
-    there.end(failing=lambda body: "server_error")
+    there.end(failing=lambda body: "invalid_prompt")
     assert looked(store) == Round(failed=1, open=1), "its second try counts as its first"
     assert "batches/failed.json cannot be read" in caplog.text
 

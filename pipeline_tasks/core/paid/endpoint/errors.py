@@ -105,7 +105,7 @@ def meaning(reply: Reply, named: MessageNames, secret: str) -> Exception:
     said, code = _said(reply, secret)
     wait_s = retry_after_s(reply.headers.get("retry-after", ""))
     detail = f": {said}" if said else ""
-    if status == 402 or code == "insufficient_quota":
+    if is_used_up(status, code):
         return InputError(f"the account at {named.host} is used up ({status}){detail}; pay there, then run it again")
     if status in _OVERLOADED or (status == 503 and wait_s is not None):
         return TooMany(str(status), f"answered {status}{detail}", wait_s=wait_s)
@@ -116,6 +116,11 @@ def meaning(reply: Reply, named: MessageNames, secret: str) -> Exception:
     if status in ROW_STATUSES:
         return Refused("refused_request", f"{status}{detail}", code)
     return _to_mend(status, detail, named)
+
+
+def is_used_up(status: int, code: str) -> bool:
+    """Whether an error says that nothing is left in the account."""
+    return status == 402 or code == "insufficient_quota" or code.startswith("billing")
 
 
 def _to_mend(status: int, detail: str, named: MessageNames) -> FoundryError:
