@@ -14,7 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.todo import Todo
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.parameters import usual
-from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_input
+from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_inputs
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step, StepParams
@@ -189,9 +189,7 @@ class Chain:
         refuse_none(step, params, {name: texts for name, texts in given.items() if name not in coming})
         rows: dict[str, Figure] = {}
         size = NOTHING
-        for name, read in step.read_with(params).items():
-            texts = given.get(name, [] if name in coming else None)
-            refs = resolve_input(self.known.store, step, name, read, params, texts)
+        for name, refs in resolve_inputs(self.known.store, step, params, dict.fromkeys(coming, []) | given).items():
             there = [load_manifest(self.known.store, ref) for ref in refs]
             rows[name] = Figure(sum(manifest.rows for manifest in there))
             size = size.plus(Figure(sum(part.size_bytes for manifest in there for part in manifest.parts)))

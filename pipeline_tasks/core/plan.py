@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -172,7 +173,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
         ) from error
     _refuse_taken(store, step, dataset)
     refuse_none(step, params, given)
-    inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.read_with(params).items()}
+    inputs = resolve_inputs(store, step, params, given)
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 
@@ -215,14 +216,30 @@ def _refuse_repeated(step: Step, inputs: dict[str, list[Ref]]) -> None:
                 )
 
 
-def resolve_input(
-    store: Store, step: Step, name: str, read: From, params: StepParams, given: list[str] | None
-) -> list[Ref]:
-    """The versions that an input means: those given, else its defaults, of which an optional one may be missing.
+def resolve_inputs(
+    store: Store, step: Step, params: StepParams, given: Mapping[str, list[str]]
+) -> dict[str, list[Ref]]:
+    """Input name -> the versions that it means: those given, else its defaults.
 
     Raises:
         InputError: one is not there, is named twice, or has rows of another schema.
     """
+    found: dict[str, list[Ref]] = {}
+    for name, read in step.read_with(params).items():
+        found[name] = _resolve_input(store, step, name, read, params, given.get(name))
+        if read.read_by and given.get(name) != []:
+            readers = (load_manifest(store, ref).inputs.get(name, ()) for ref in found[read.read_by])
+            datasets = dict.fromkeys(Ref.parse(text).dataset for texts in readers for text in texts)
+            named = {ref.dataset: ref for ref in found[name]}
+            meant = (named.get(dataset) or resolve_name(store, dataset) for dataset in datasets)
+            found[name] = [ref for ref in meant if ref]
+    return found
+
+
+def _resolve_input(
+    store: Store, step: Step, name: str, read: From, params: StepParams, given: list[str] | None
+) -> list[Ref]:
+    """Those given, else its defaults, of which an optional one may be missing."""
     names = given if given is not None else read.defaults(params)
     found = []
     for text in names:

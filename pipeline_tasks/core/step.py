@@ -106,6 +106,8 @@ class From:
         schema: rows expected; None for a model's files.
         dataset: default dataset name; ``{param}`` is filled from the parameters.
         each: name of a parameter that holds a tuple: one dataset per item, ``{item}`` is filled from it.
+        read_by: name of an input before it: in place of a default, the latest of the datasets that the versions of that
+            one read under this one's name. Of what the caller gives, versions of other datasets are not read.
         optional: the step also runs without it.
         may_be_none: the step also runs without it where the caller says that there is none.
     """
@@ -113,6 +115,7 @@ class From:
     schema: RowSchema | None
     dataset: str = ""
     each: str = ""
+    read_by: str = ""
     optional: bool = False
     may_be_none: bool = False
 
@@ -124,6 +127,8 @@ class From:
         """
         template = self.dataset or (self.schema.name if self.schema else "")
         values = params.model_dump()
+        if self.read_by:
+            return []
         if not self.each:
             return [template.format(**values)]
         named = values[self.each]

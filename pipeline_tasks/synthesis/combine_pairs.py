@@ -8,12 +8,13 @@ import pyarrow as pa
 from pydantic import Field, NonNegativeInt, field_validator
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.synthesis.moved_pairs import refuse_moved
 from pipeline_tasks.synthesis.near_queries import deal_near_queries, key_queries
 from pipeline_tasks.synthesis.query_samples import find_limits, refuse_alike, refuse_beyond
 from pipeline_tasks.synthesis.query_words import deal_queries, find_repeated, find_twice
@@ -47,22 +48,18 @@ class CombinePairsParams(StepParams):
     own: tuple[str, ...] = Field((), description="datasets mtp/own/<name> to add, by name")
     block_pairs: int = tuning(262_144, ge=1, description="pairs that a process holds at a time")
 
-    def unread(self) -> frozenset[str]:
-        """Passages, without pairs of your own: these may have been read when others were there."""
-        return frozenset() if self.own else frozenset({"passages"})
-
 
 @step(
     reads={
         "dm": From(PAIRS, "mtp/dm", optional=True),
         "gd": From(PAIRS, "mtp/gd", optional=True),
         "own": From(PAIRS, "mtp/own/{item}", each="own"),
-        "passages": From(PASSAGES, optional=True),
+        "passages": From(PASSAGES, read_by="own", optional=True),
     },
     writes=PAIRS,
     kind="partitioned",
     dataset="mtp/combined",
-    version="6",
+    version="7",
     keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRun) -> None:
@@ -71,7 +68,8 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
     Rejects: ``duplicate_query`` (words of an earlier query of its intent, unless both are of one set that answers it
     with several passages), ``near_query`` (nearly the words of an earlier one that an LLM wrote), ``over_cap`` (not in
     its origin's sample), ``over_intent`` (not in its intent's); of pairs of your own ``other_side`` (the passage is in
-    another split than when it was read) and ``unknown_passage`` (it is not there any more). Limits by intent are for
+    another split than when it was read) and ``unknown_passage`` (it is not there any more): none of these is anybody's
+    first. Limits by intent are for
     what an LLM wrote and trains on, once all else is refused. One process holds ``block_pairs`` at a time.
 
     Raises:
@@ -82,10 +80,11 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
     if not any(inputs.each(name) for name in _SOURCES):
         raise InputError("there are no pairs: run write_pairs, read_general_pairs, or read_pairs and name them in own")
     shards = _shards(inputs, params)
-    turns, repeated = _repeated(shards, run)
-    near = shards.repeats(key_queries, deal_near_queries, run)
+    moved = _moved(shards, inputs, run)
+    turns, repeated = _repeated(shards, moved, run)
+    near = shards.repeats(key_queries, deal_near_queries, run, left_out=moved)
     distinct = run.spread(refuse_alike, [
-        Partition(_with_passages(rows, inputs), {"turns": [of_ids], "repeated": of_words, "near": of_sketches},
+        Partition(rows, {"turns": [of_ids], "moved": moved, "repeated": of_words, "near": of_sketches},
                   {"first": first})
         for rows, of_ids, of_words, of_sketches, first in zip(
             shards.rows, turns, repeated, near, shards.places, strict=False
@@ -122,13 +121,19 @@ def _shards(inputs: Inputs, params: CombinePairsParams) -> Shards:
     return Shards(pieces(versions, params.block_pairs), power_of_two(n / params.block_pairs), params.near)
 
 
-def _with_passages(rows: dict[str, Rows], inputs: Inputs) -> dict[str, Rows]:
-    """The rows of a shard, and the passages beside those of your own, which were read at another time than these."""
-    is_own = any(name.startswith("own/") and len(some) for name, some in rows.items())
-    return rows | {"passages": Rows(inputs["passages"])} if is_own and "passages" in inputs else rows
+def _moved(shards: Shards, inputs: Inputs, run: PartitionedRun) -> list[Part]:
+    """Tables of :func:`refuse_moved`, of the shards whose passages are known."""
+    known = {version.manifest.dataset: Rows(version) for version in inputs.each("passages")}
+    partitions = []
+    for rows, first in zip(shards.rows, shards.places, strict=False):
+        own = (some.version.manifest.inputs for name, some in rows.items() if name.startswith("own/") and len(some))
+        datasets = [Ref.parse(text).dataset for read in own for text in read.get("passages", ())]
+        for passages in (known[dataset] for dataset in datasets if dataset in known):
+            partitions.append(Partition(rows | {"passages": passages}, values={"first": first}))
+    return [table for (table,) in run.spread(refuse_moved, partitions, lasting=False)]
 
 
-def _repeated(shards: Shards, run: PartitionedRun) -> tuple[Sequence[Part], list[tuple[Part, ...]]]:
+def _repeated(shards: Shards, moved: list[Part], run: PartitionedRun) -> tuple[Sequence[Part], list[tuple[Part, ...]]]:
     """Of each shard the hashes of its ids, and the tables of :func:`find_repeated`.
 
     Raises:
@@ -145,5 +150,5 @@ def _repeated(shards: Shards, run: PartitionedRun) -> tuple[Sequence[Part], list
             "and none that others were combined into"
         )
     places = {"places": list(shards.places)}
-    words = [Partition(parts={"words": tables}, values=places) for tables in ranges[: shards.groups]]
+    words = [Partition(parts={"words": tables, "moved": moved}, values=places) for tables in ranges[: shards.groups]]
     return turns, list(zip(*run.spread(find_repeated, words, lasting=False), strict=True))

@@ -15,8 +15,8 @@ from pipeline_tasks.core.arrays import lowest
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
-from pipeline_tasks.synthesis.moved_pairs import refuse_moved
 from pipeline_tasks.synthesis.query_words import queries_of, written
+from pipeline_tasks.texts.near_groups import places_in
 
 _LIMITS = pa.schema([("of", pa.string()), ("name", pa.string()), ("most", pa.int64()), ("beyond", pa.uint64())])
 _COUNTS = pa.schema([("origin", pa.string()), ("intent", pa.string()), ("read", pa.int64()), ("kept", pa.int64())])
@@ -25,13 +25,12 @@ _COUNTS = pa.schema([("origin", pa.string()), ("intent", pa.string()), ("read", 
 def refuse_alike(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The rows of a shard whose queries repeat none, and what limits go by.
 
-    Rejects: ``duplicate_query``, ``near_query``, those of :func:`refuse_moved`. Rows: of the shard, and ``passages``
-    where its pairs were not made of these. Parts: ``turns``, hashes of all rows, ``repeated`` and ``near``, tables that
-    name a place and the id of the first. Values: ``first``, the place of the first row.
+    Rejects: ``duplicate_query``, ``near_query``. Rows: of the shard. Parts: ``turns``, hashes of all rows, ``moved``,
+    places of what is refused already, ``repeated`` and ``near``, tables that name a place and the id of the first.
+    Values: ``first``, the place of the first row.
     """
-    queries = queries_of(given, ["query_id", "passage_id", "query", "intent", "origin", "split"])
-    passages = given.rows.get("passages")
-    stays = refuse_moved(queries, passages, run) if passages is not None else np.ones(len(queries), bool)
+    queries = queries_of(given, ["query_id", "query", "intent", "origin", "split"])
+    stays = ~np.isin(np.arange(len(queries)) + given.values["first"], places_in(given.parts["moved"], run))
     for name, reason in (("repeated", "duplicate_query"), ("near", "near_query")):
         found = pa.concat_tables(read_part(run.store, part, ["place", "original"]) for part in given.parts[name])
         rows = found["place"].to_numpy() - given.values["first"]

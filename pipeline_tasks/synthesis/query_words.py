@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import PAIRS
-from pipeline_tasks.texts.near_groups import repeated
+from pipeline_tasks.texts.near_groups import places_in, repeated
 
 REPEATED = pa.schema([("place", pa.int64()), ("original", pa.string())])
 
@@ -65,12 +65,14 @@ def find_repeated(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Queries with the words of an earlier one, and the id of the first: rows of :data:`REPEATED`, a table a shard.
 
     A set may answer one query with several passages of one side of the split; a query that an LLM wrote, or that a
-    passage has in its own words, stays once. Parts: ``words`` of one range, a table of every shard. Values: ``places``,
-    where the shards begin and the last one ends.
+    passage has in its own words, stays once. Parts: ``words`` of one range, a table of every shard, and ``moved``, the
+    places of queries that count as not there. Values: ``places``, where the shards begin and the last one ends.
     """
     shards, bounds = [read_part(run.store, part) for part in given.parts["words"]], given.values["places"]
-    queries = pa.concat_tables(shards).combine_chunks()
+    queries = pa.concat_tables(shards)
     places = np.concatenate([table["row"].to_numpy() + first for table, first in zip(shards, bounds, strict=False)])
+    stays = ~np.isin(places, places_in(given.parts["moved"], run))
+    queries, places = queries.filter(pa.array(stays)).combine_chunks(), places[stays]
     later, first = repeated(queries["words"].to_numpy(), np.arange(len(queries)))
     names = (pc.dictionary_encode(queries[name]).combine_chunks().indices for name in ("origin", "split"))
     origins, splits = (indices.to_numpy() for indices in names)

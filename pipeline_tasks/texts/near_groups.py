@@ -50,19 +50,22 @@ class Shards:
         """Where the rows of each shard begin among those of all, and after the last one how many there are."""
         return list(accumulate((sum(map(len, shard.values())) for shard in self.rows), initial=0))
 
-    def repeats(self, keys: Work, sketches: Work, run: PartitionedRun) -> list[tuple[Part, ...]]:
+    def repeats(
+        self, keys: Work, sketches: Work, run: PartitionedRun, left_out: Sequence[Part] = ()
+    ) -> list[tuple[Part, ...]]:
         """Of each shard the tables that say which of its texts repeat an earlier one: place, its id, exact Jaccard.
 
         ``keys`` gives :func:`keys_by_range` of a shard. Values: ``threshold`` and ``groups``. ``sketches`` gives, for
         each group, rows of :data:`SKETCHED`, those of a shard that are ``connected``, in the order of their places.
         Parts: ``connected``, one table of places and groups. Values: ``first``, the place of the first row, and
-        ``groups``.
+        ``groups``. Texts at the places of ``left_out`` count as not there.
         """
         of_keys, of_all = {"threshold": self.threshold, "groups": self.groups}, {"places": self.places}
         keyed = run.spread(keys, [Partition(rows, values=of_keys) for rows in self.rows])
         ranges = [Partition(parts={"keys": tables}, values=of_all) for tables in zip(*keyed, strict=True)]
         neighbours = [table for (table,) in run.spread(find_neighbours, ranges, lasting=False)]
-        everyone = Partition(parts={"neighbours": neighbours}, values=of_all | {"groups": self.groups})
+        parts = {"neighbours": neighbours, "left_out": left_out}
+        everyone = Partition(parts=parts, values=of_all | {"groups": self.groups})
         (connected,) = run.spread(unite_neighbours, [everyone], lasting=False)
         run.count("candidates", sum(table.rows for table in connected))
         of_shards = [
@@ -110,6 +113,12 @@ def by_group(sketches: Iterable[tuple[pa.Table, np.ndarray]], groups: int) -> It
     yield from map(pa.concat_tables, found)
 
 
+def places_in(tables: Sequence[Part], run: Run) -> np.ndarray:
+    """The places that some tables name; none where there are no tables."""
+    places = (read_part(run.store, table, ["place"])["place"].to_numpy() for table in tables)
+    return np.concatenate([np.empty(0, np.int64), *places])
+
+
 def find_neighbours(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Each text that has the key of an earlier one, beside the first that has it.
 
@@ -138,13 +147,15 @@ def repeated(keys: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def unite_neighbours(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Which texts have neighbours, and in which group those are that they are connected with; a table a shard.
 
-    Parts: ``neighbours`` of every range of keys. Values: ``places`` and ``groups``.
+    Parts: ``neighbours`` of every range of keys, and ``left_out``, places of texts that are not compared. Values:
+    ``places`` and ``groups``.
     """
     places = given.values["places"]
     tables = (read_part(run.store, part) for part in given.parts["neighbours"])
     pairs = ((table["place"].to_numpy(), table["neighbour"].to_numpy()) for table in tables)
     roots = united(places[-1], pairs)
     connected = np.flatnonzero(np.bincount(roots, minlength=places[-1])[roots] > 1)
+    connected = np.setdiff1d(connected, places_in(given.parts["left_out"], run))
     groups = ranges_of(roots[connected].astype(np.uint64) * _MIX, given.values["groups"])
     for first, last in pairwise(places):
         here = slice(*np.searchsorted(connected, [first, last]))
