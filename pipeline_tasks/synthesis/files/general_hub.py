@@ -91,7 +91,7 @@ def _rows(
             yield from _groups(pq.ParquetFile(opened), path, columns)
     else:
         with io.BufferedReader(files.open(path, BLOCK_BYTES)) as lines:
-            yield from enumerate(rows_of(lines, PurePath(path), table.names, table.separator), 1)
+            yield from rows_of(lines, PurePath(path), table.names, table.separator)
 
 
 def _groups(file: pq.ParquetFile, path: str, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any] | None]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO, Any
 
@@ -29,13 +30,15 @@ KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
 _PACKED = ".gz"
 AT_ONCE = 10_000
 csv.field_size_limit((1 << 31) - 1)  # a field that is too long is for a step to refuse, by its row
+Numbered = Iterator[tuple[int, dict[str, Any] | None]]
+"""The 1-based line, or row, and what it holds; None for a line that is no row."""
 UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile, zlib.error)
 """What reading a file raises that is not what its name says."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row stands: a file's name and a 1-based line, or row, of it."""
+    """Where a row stands: a file's name and the 1-based line that it begins in, or row of a file without lines."""
 
     file: str
     number: int
@@ -127,18 +130,18 @@ class PairFiles:
         for path in self._files:
             name = self._name_of(path)
             try:
-                for number, row in enumerate(self._read(path), 1):
+                for number, row in self._read(path):
                     yield Place(name, number), row
             except UNREADABLE as error:
                 raise InputError(
                     f"{path} cannot be read as {kind_of(path)[1:]} ({error}): mend it, or move it away"
                 ) from error
 
-    def _read(self, path: Path) -> Iterator[dict[str, Any] | None]:
+    def _read(self, path: Path) -> Numbered:
         if kind_of(path) == ".parquet":
             try:
-                for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
-                    yield from rows_in(batch)
+                batches = pq.ParquetFile(path).iter_batches(AT_ONCE)
+                yield from enumerate(chain.from_iterable(map(rows_in, batches)), 1)
             except OSError as error:
                 raise pa.ArrowInvalid(str(error)) from error
             return
@@ -222,31 +225,36 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-def rows_of(
-    file: IO[bytes], path: PurePath, names: Sequence[str] = (), separator: str = "\t"
-) -> Iterator[dict[str, Any] | None]:
-    """The rows of a file of lines of the kind that the end of ``path`` says, and None for a line that is none."""
+def rows_of(file: IO[bytes], path: PurePath, names: Sequence[str] = (), separator: str = "\t") -> Numbered:
+    """The rows of a file of lines of the kind that the end of ``path`` says, each with the line that it begins in."""
     kind = kind_of(path)
     with (
         gzip.GzipFile(fileobj=file) if path.suffix == _PACKED else nullcontext(file) as unpacked,
         io.TextIOWrapper(unpacked, "utf-8-sig", newline="" if kind == ".csv" else "\n") as lines,
     ):
         if kind == ".jsonl":
-            yield from map(_json, lines)
+            yield from enumerate(map(_json, lines), 1)
         elif kind == ".csv":
-            yield from (None if None in row or None in row.values() else row for row in csv.DictReader(lines))
+            yield from _named(_csv(lines))
         else:
-            yield from _tsv(lines, tuple(names), separator)
+            split = (line.rstrip("\r\n").split(separator) for line in lines)  # quotes mean nothing in these files
+            yield from _named(enumerate(split, 1), names)
 
 
-def _tsv(lines: Iterable[str], names: tuple[str, ...], separator: str) -> Iterator[dict[str, Any] | None]:
-    """Quotes mean nothing in these files, and a field may be of any length."""
-    for line in lines:
-        fields = line.rstrip("\r\n").split(separator)
-        if not names:
-            names = tuple(fields)
-            continue
-        yield dict(zip(names, fields, strict=True)) if len(fields) == len(names) else None
+def _csv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The fields of a row, which may hold line breaks, and the line that it begins in."""
+    reader, first = csv.reader(lines), 1
+    for fields in reader:
+        if fields or first == 1:
+            yield first, fields
+        first = reader.line_num + 1
+
+
+def _named(rows: Iterator[tuple[int, list[str]]], names: Sequence[str] = ()) -> Numbered:
+    """Rows by the names of their columns, which the first one has where there are no ``names``."""
+    names = names or next(rows, (0, ()))[1]
+    for number, fields in rows:
+        yield number, dict(zip(names, fields, strict=True)) if len(fields) == len(names) else None
 
 
 def folder_of(source: str) -> Path | None:
