@@ -21,13 +21,13 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.synthesis.checking.parse import UNPARSABLE, Rejected, parse_fields
 from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.llm.client import Response
-from pipeline_tasks.synthesis.prompting.chat_prompts import as_material, chat_prompt, cut
-from pipeline_tasks.synthesis.prompting.instructing import InstructingParams, repair, room_for
+from pipeline_tasks.synthesis.prompting.chat_prompts import as_material, chat_prompt, cut, repaired
+from pipeline_tasks.synthesis.prompting.instructing import InstructingParams, room_for
 from pipeline_tasks.synthesis.prompting.prompts import Prompt
 
 _FIELDS = ("grades",)
 _TOKENS = 200
-_GRADES = re.compile(r"[0-3](?:[\s,;]+[0-3])*")
+_GRADES = re.compile(r"\[?\s*(?:[0-3]+|[0-3](?:[\s,;]+[0-3])*)\s*\]?\.?")
 _SYSTEM = """\
 You judge the results of a search engine. You get a task, a query that somebody typed for it, and numbered passages. \
 Give every passage a grade: 3 where it answers the query fully, as the task wants it; 2 where it answers a part of it; \
@@ -46,7 +46,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
-    version="4",
+    version="5",
     pool="llm",
     secrets=("llm",),
 )
@@ -114,7 +114,14 @@ def _ask(
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)
     prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
-    return PromptTask(prompt, partial(_read, len(texts)), repair)
+    return PromptTask(prompt, partial(_read, len(texts)), partial(_repair, len(texts)))
+
+
+def _repair(n_passages: int, answer: Response, prompt: Prompt) -> Prompt | None:
+    """One more turn, with how many grades are wanted, unless the answer has them or was cut off."""
+    unread = isinstance(_read(n_passages, answer, prompt), Rejected)
+    also = f' "grades" is {n_passages} digits of 0 to 3, with spaces between.'
+    return repaired(prompt, answer.text, also) if unread and answer.finish_reason != "length" else None
 
 
 def _read(n_passages: int, answer: Response, prompt: Prompt) -> list[int] | Rejected:

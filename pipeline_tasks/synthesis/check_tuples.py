@@ -64,7 +64,7 @@ class Choice(NamedTuple):
     writes=TUPLES,
     kind="map",
     dataset="tuples/checked",
-    version="6",
+    version="7",
     pool="llm",
     secrets=("llm",),
 )

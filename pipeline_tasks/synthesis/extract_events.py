@@ -29,7 +29,7 @@ class ExtractEventsParams(InstructingParams):
     )
 
 
-@step(reads={"passages": PASSAGES}, writes=EVENTS, kind="map", version="5", pool="llm", secrets=("llm",))
+@step(reads={"passages": PASSAGES}, writes=EVENTS, kind="map", version="6", pool="llm", secrets=("llm",))
 def extract_events(rows: pa.Table, params: ExtractEventsParams, run: Run) -> pa.Table:
     """Ask the LLM for the main event of each sampled passage; its evidence stands in the passage word for word.
 

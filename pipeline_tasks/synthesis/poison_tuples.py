@@ -30,7 +30,7 @@ class PoisonTuplesParams(InstructingParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/poisoned",
-    version="5",
+    version="6",
     pool="llm",
     secrets=("llm",),
 )

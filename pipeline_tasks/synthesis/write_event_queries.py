@@ -34,7 +34,7 @@ class WriteEventQueriesParams(InstructingParams):
 
 
 @step(
-    reads={"events": EVENTS}, writes=PAIRS, kind="map", dataset="mtp/events", version="5", pool="llm", secrets=("llm",)
+    reads={"events": EVENTS}, writes=PAIRS, kind="map", dataset="mtp/events", version="6", pool="llm", secrets=("llm",)
 )
 def write_event_queries(rows: pa.Table, params: WriteEventQueriesParams, run: Run) -> pa.Table:
     """Ask the LLM for a query about each event; the passage that tells of it is the positive.

@@ -33,7 +33,7 @@ class WriteInstructionsParams(InstructingParams):
     writes=TOLD_PAIRS,
     kind="map",
     dataset="mtp/instructed",
-    version="5",
+    version="6",
     pool="llm",
     secrets=("llm",),
 )

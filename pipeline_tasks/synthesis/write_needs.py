@@ -48,7 +48,7 @@ class WriteNeedsParams(LlmParams):
             raise InputError(f"rates has {unasked[0]!r}, which is not in intents={list(self.intents)}: leave it out")
 
 
-@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="9", pool="llm", secrets=("llm",))
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="10", pool="llm", secrets=("llm",))
 def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 

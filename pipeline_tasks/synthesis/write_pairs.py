@@ -22,7 +22,7 @@ class WritePairsParams(LlmParams):
     """Which model writes the pairs."""
 
 
-@step(reads={"needs": NEEDS}, writes=PAIRS, kind="map", version="9", dataset="mtp/dm", pool="llm", secrets=("llm",))
+@step(reads={"needs": NEEDS}, writes=PAIRS, kind="map", version="10", dataset="mtp/dm", pool="llm", secrets=("llm",))
 def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     """Ask the LLM for a query that expresses each need, and a passage that satisfies it.
 

@@ -18,7 +18,7 @@ from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.llm.client import Response
 from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 from pipeline_tasks.synthesis.prompting import task_prompts
-from pipeline_tasks.synthesis.prompting.chat_prompts import repaired
+from pipeline_tasks.synthesis.prompting.instructing import repair
 from pipeline_tasks.synthesis.prompting.prompts import Prompt
 
 ORIGIN = "fret"
@@ -46,7 +46,7 @@ class WriteTasksAndQueriesParams(LlmParams):
     writes=INSTRUCTED_PAIRS,
     kind="map",
     dataset="mtp/fret",
-    version="6",
+    version="7",
     pool="llm",
     secrets=("llm",),
 )
@@ -66,9 +66,9 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     asked_of = [p for p in asked_of if unit_hash("sample", p["passage_id"]) < params.sample_rate]
     run.count("not_sampled", rows.num_rows - len(asked_of))
     asked_of.sort(key=lambda passage: passage["passage_id"])
-    read, repair = partial(task_prompts.read, bounds=bounds), _repair if params.api == "chat" else _no_repair
+    read, again = partial(task_prompts.read, bounds=bounds), repair if params.api == "chat" else _no_repair
     ask = partial(task_prompts.ask, chat=params.api == "chat", **params.chat_terms)
-    asked = [PromptTask(ask(p["text"], key=p["passage_id"]), read, repair) for p in asked_of]
+    asked = [PromptTask(ask(p["text"], key=p["passage_id"]), read, again) for p in asked_of]
     pairs = []
     for passage, one, found in zip(asked_of, asked, write_all(asked, "query", params, run), strict=True):
         if isinstance(found, Refusal):
@@ -82,12 +82,6 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
             | {"origin": ORIGIN, "need_response_id": "", "response_id": found.response_id}
         )
     return INSTRUCTED_PAIRS.table(pairs)
-
-
-def _repair(answer: Response, prompt: Prompt) -> Prompt | None:
-    """One more turn, with what was wrong, where the answer was no such object at all, and not cut off."""
-    cut_off = answer.finish_reason == "length"
-    return repaired(prompt, answer.text) if not cut_off and task_prompts.is_unreadable(answer) else None
 
 
 def _no_repair(answer: Response, prompt: Prompt) -> None:

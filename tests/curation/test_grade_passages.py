@@ -51,7 +51,7 @@ def grader(monkeypatch) -> Iterator[Callable[[Callable[[dict], str]], StandInEnd
 
     def start(graded: Callable[[dict], str]) -> StandInEndpoint:
         def told(body: dict) -> dict:
-            said = json.dumps({"grades": graded(json.loads(body["messages"][-1]["content"]))})
+            said = json.dumps({"grades": graded(json.loads(body["messages"][1]["content"]))})
             return {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
 
         started.append(StandInEndpoint((200, told)).__enter__())
@@ -107,6 +107,22 @@ def test_the_bill_is_known_before_anybody_is_asked(store, monkeypatch, capsys):
     finally:
         monkeypatch.undo()
         settings.cache_clear()
+
+
+@pytest.mark.parametrize("form", ["{}{}{}", "[{}, {}, {}]", "{}, {}, {}.", "{} {} {}"])
+def test_grades_are_read_however_they_are_parted(store, grader, form):
+    grader(lambda shown: form.format(*by_words(shown).split()))
+    counters = go(store, grade_passages, llm="m", concurrency=1).counters
+    assert (counters["rows_out"], counters["positives_changed"], counters["repairs"]) == (3, 2, 0)
+
+
+@pytest.mark.parametrize("said", ["3 2", "1: 3, 2: 2, 3: 0", "32 0", "the second one", "3 2 7"])
+def test_grades_that_cannot_be_read_are_asked_for_once_more(store, grader, said):
+    there = grader(lambda shown: said)
+    counted = go(store, grade_passages, llm="m", concurrency=1).counters
+    assert counted["repairs"] == 3 and len(there.seen) == 6
+    last = [one["body"]["messages"][-1]["content"] for one in there.seen]
+    assert sum(text.endswith("3 digits of 0 to 3, with spaces between.") for text in last) == 3
 
 
 @pytest.mark.parametrize(

@@ -177,19 +177,20 @@ def cut(passage: str, room: int) -> str:
     return line
 
 
-def repaired(prompt: Prompt, answer: str) -> Prompt:
+def repaired(prompt: Prompt, answer: str, also: str = "") -> Prompt:
     """The prompt after an answer that could not be read: the same, what was answered, and what was wrong with it.
 
-    Of the answer so much is shown as the context has room for. Where it has none, since the passage takes it, the
-    prompt is the same with one short sentence more, for which ``SPARE_TOKENS`` are enough.
+    Of the answer so much is shown as the context has room for. Where it has none, since the passage takes it, or the
+    answer is empty, the prompt is the same with a short sentence or two more, for which ``SPARE_TOKENS`` are enough.
+    ``also`` is the second of them.
     """
-    text, shown = _REPAIR.format(shape=_shape(prompt.fields)), answer[:MOST_SHOWN]
+    text, shown = _REPAIR.format(shape=_shape(prompt.fields)) + also, answer[:MOST_SHOWN]
     said = (prompt.system, *prompt.turns, prompt.text)
     room = prompt.context_tokens - prompt.max_tokens - SPARE_TOKENS - sum(map(tokens_of, (*said, text)))
     while shown and (found := tokens_of(shown)) > room:
         shown = shown[: len(shown) * max(0, room) // max(1, found)]
-    if room < 0 or (answer and not shown):
-        return replace(prompt, text=f"{prompt.text}\n\n{_AGAIN}")
+    if room < 0 or not shown.strip():
+        return replace(prompt, text=f"{prompt.text}\n\n{_AGAIN}{also}")
     return replace(prompt, text=text, turns=(*prompt.turns, prompt.text, shown))
 
 

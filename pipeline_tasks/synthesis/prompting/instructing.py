@@ -17,7 +17,7 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.synthesis.checking.checks import bounds_of, check_names
-from pipeline_tasks.synthesis.checking.parse import UNPARSABLE, Rejected, need_of, parse_fields
+from pipeline_tasks.synthesis.checking.parse import Rejected, need_of, parse_fields
 from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal
 from pipeline_tasks.synthesis.llm.client import Response
 from pipeline_tasks.synthesis.llm.endpoint import LlmParams
@@ -172,9 +172,8 @@ def room_for(
 
 def repair(answer: Response, prompt: Prompt) -> Prompt | None:
     """One more turn, with what was wrong, unless the answer was cut off: the next would be as long."""
-    if answer.finish_reason == "length":
-        return None
-    return repaired(prompt, answer.text) if parse_fields(answer.text, *prompt.fields) == Rejected(UNPARSABLE) else None
+    unread = isinstance(parse_fields(answer.text, *prompt.fields), Rejected)
+    return repaired(prompt, answer.text) if unread and answer.finish_reason != "length" else None
 
 
 def _read(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.synthesis.checking.checks import Bounds
-from pipeline_tasks.synthesis.checking.parse import UNPARSABLE, Rejected, need_of, parse_fields
+from pipeline_tasks.synthesis.checking.parse import Rejected, need_of, parse_fields
 from pipeline_tasks.synthesis.llm.client import Response
 from pipeline_tasks.synthesis.prompting.chat_prompts import within
 from pipeline_tasks.synthesis.prompting.prompts import Prompt, clip
@@ -127,11 +127,6 @@ def read(answer: Response, prompt: Prompt, bounds: Bounds) -> Example | Rejected
     if isinstance(task, Rejected):
         return Rejected(f"task_{task.reason}")
     return query if isinstance(query, Rejected) else Example(prompt.passage, task, query)
-
-
-def is_unreadable(answer: Response) -> bool:
-    """Whether an answer is no such object at all, so that asking again may help."""
-    return parse_fields(answer.text, *FIELDS) == Rejected(UNPARSABLE)
 
 
 def sha256() -> str:

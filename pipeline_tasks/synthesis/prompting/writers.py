@@ -11,7 +11,6 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.checking.checks import Bounds, Kind, bounds_of, check_names
 from pipeline_tasks.synthesis.checking.parse import (
-    UNPARSABLE,
     Pair,
     Rejected,
     need_of,
@@ -22,7 +21,8 @@ from pipeline_tasks.synthesis.checking.parse import (
 )
 from pipeline_tasks.synthesis.llm.client import Response
 from pipeline_tasks.synthesis.llm.endpoint import LlmParams
-from pipeline_tasks.synthesis.prompting.chat_prompts import NEED_FIELDS, PAIR_FIELDS, ChatPrompts, repaired
+from pipeline_tasks.synthesis.prompting.chat_prompts import NEED_FIELDS, PAIR_FIELDS, ChatPrompts
+from pipeline_tasks.synthesis.prompting.instructing import repair
 from pipeline_tasks.synthesis.prompting.prompts import Prompt, PromptSet, load_prompts
 from pipeline_tasks.synthesis.prompting.traits import load_traits
 
@@ -104,7 +104,7 @@ class ChatWriter:
 
     def repair(self, answer: Response, prompt: Prompt) -> Prompt | None:
         """One more turn, with what was wrong."""
-        return repaired(prompt, answer.text) if _fields(answer, prompt.fields) == Rejected(UNPARSABLE) else None
+        return repair(answer, prompt)
 
 
 def writer_of(domain: Path, intent: str, params: LlmParams) -> Writer:

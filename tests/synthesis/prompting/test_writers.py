@@ -79,6 +79,16 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_said_so(store,
     assert 'nothing but {"need": "..."}' in messages[-1]["content"]
 
 
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_answer_is_asked_for_once_more_without_an_empty_turn(store, model, empty):
+    there = model(empty)
+    counters = go(store, write_needs, **ASKED, intents=["qa"]).counters
+    assert (counters["llm_requests"], counters["repairs"], counters["rows_out"]) == (2, 1, 1)
+    *turns, last = there.seen[1]["body"]["messages"]
+    assert turns == there.seen[0]["body"]["messages"][:-1]
+    assert last["content"].endswith("\n\nAnswer with that JSON object alone.")
+
+
 def test_a_second_answer_that_cannot_be_read_is_a_reject(store, model):
     there = model("What?", "Pardon?")
     go(store, write_needs, **ASKED, intents=["qa"])
