@@ -70,7 +70,7 @@ def pod(wanted: Container, template: dict[str, Any], secret: str = SECRET) -> di
             "volumes": [
                 {"name": "tmp", "emptyDir": {}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{wanted.memory_mib // 2}Mi"}},
-                *([] if _has_volume(template, LOCAL) else [{"name": LOCAL, "emptyDir": {}}]),
+                {"name": LOCAL, "emptyDir": {}},
             ],
         },
     }
@@ -106,18 +106,23 @@ def _from_secret(names: Iterable[str], secret: str) -> list[dict[str, Any]]:
 
 
 def overlaid(below: Any, above: Any) -> Any:
-    """``above`` where both say something; objects by key, lists of named things by name."""
+    """``above`` where both say something; objects by key, lists of named things by name.
+
+    A variable is taken whole, and a volume of ``below`` that is no ``emptyDir`` stays: of two kinds the API has none.
+    """
     if isinstance(below, dict) and isinstance(above, dict):
         return below | {key: overlaid(below[key], value) if key in below else value for key, value in above.items()}
     if _named(below) and _named(above):
         mine = {thing["name"]: thing for thing in above}
-        both = [overlaid(thing, mine.pop(thing["name"], {})) for thing in below]
+        both = [_of_one_name(thing, mine.pop(thing["name"], {})) for thing in below]
         return both + list(mine.values())
     return above
 
 
-def _has_volume(template: dict[str, Any], name: str) -> bool:
-    return any(volume["name"] == name for volume in template.get("spec", {}).get("volumes", ()))
+def _of_one_name(below: dict[str, Any], above: dict[str, Any]) -> Any:
+    if "value" in above or "valueFrom" in above:
+        return above
+    return below if "emptyDir" in above and "emptyDir" not in below else overlaid(below, above)
 
 
 def _named(value: Any) -> bool:

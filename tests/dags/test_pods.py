@@ -114,6 +114,24 @@ def test_a_template_may_bring_the_disk_of_the_caches(call):
     assert [volume for volume in made["spec"]["volumes"] if volume["name"] == "local"] == [claim]
 
 
+def test_a_variable_or_volume_that_both_name_has_one_kind(call):
+    """The API refuses a pod in which one has two."""
+    validate = pytest.importorskip("kubernetes_validate", reason="the extra `dev` is not installed")
+    elsewhere = {"secretKeyRef": {"name": "other", "key": "x"}}
+    names = ("FOUNDRY_STORE_CACHE", "AWS_ACCESS_KEY_ID", "THEIRS")
+    container = {"name": "step", "env": [{"name": name, "valueFrom": elsewhere} for name in names]}
+    claim = {"name": "tmp", "persistentVolumeClaim": {"claimName": "tmp"}}
+    small = {"name": "local", "emptyDir": {"sizeLimit": "1Gi"}}
+    wanted = replace(container_of(call), secrets=("AWS_ACCESS_KEY_ID",))
+    made = pod(wanted, {"spec": {"containers": [container], "volumes": [claim, small]}})
+    validate.validate(made, "1.37", strict=True)
+    variables = {variable.pop("name"): variable for variable in made["spec"]["containers"][0]["env"]}
+    assert variables["FOUNDRY_STORE_CACHE"] == {"value": "/var/local/foundry/stores"}
+    assert variables["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "foundry-secrets"
+    assert variables["THEIRS"] == {"valueFrom": elsewhere}
+    assert made["spec"]["volumes"][:2] == [claim, small] and made["spec"]["volumes"][2]["name"] == "shm"
+
+
 def test_the_operators_file_reaches_the_pod(call, tmp_path, monkeypatch):
     (tmp_path / "resources.toml").write_text("[finetune]\nmemory_gib = 48\ngpus = 2\ntimeout_minutes = 0\n")
     monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
