@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 IMAGES := airflow cpu seaweedfs dockerproxy
+SETS = ^[[:space:]]*(export[[:space:]]+)?$(1)[[:space:]]*[=:][[:space:]]*
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || command -v docker-compose || echo $(BIN)/docker-compose)
 
 .DEFAULT_GOAL := help
@@ -62,9 +63,10 @@ images: ## build the images: make images IMAGES=gpu
 
 up: ## Airflow, Postgres and an object store in containers, at http://127.0.0.1:8080
 	$(PYTHON) containers/write_env.py
-	containers/build $(IMAGES) $$(grep -q '^GPUS=[1-9]' .env && echo gpu) $$(grep -q '^COMPOSE_PROFILES=.*llm-cpu' .env && echo llm)
+	containers/build $(IMAGES) $$(grep -qE '$(call SETS,GPUS)[[:punct:]]?[1-9]' .env && echo gpu) \
+		$$(grep -qE '$(call SETS,COMPOSE_PROFILES).*llm-cpu' .env && echo llm)
 	$(COMPOSE) up --detach --wait --no-build
-	@echo "http://127.0.0.1:$$(sed -n 's/^PORT=//p' .env): log in as $$(sed -n 's/^ADMIN_USER=//p' .env), password in .env"
+	@echo "http://127.0.0.1:$$(sed -nE 's/$(call SETS,PORT)//p' .env): log in as $$(sed -nE 's/$(call SETS,ADMIN_USER)//p' .env), password in .env"
 
 # Steps are no part of the project of Compose, and hold its network. First what would try them again, then they.
 down: ## stop them, and the steps that run; what they hold stays

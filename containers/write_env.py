@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OTHERS = {"POSTGRES_IMAGE": "postgres:", "VLLM_IMAGE": "vllm/"}
 FILES = ("RESOURCES", "PARAMETERS", "S3_CA")
-_NAME = re.compile(r"^([A-Z][A-Z0-9_]*)=", re.MULTILINE)
+_SET = r"^[ \t]*(?:export[ \t]+)?({})[ \t]*[=:]"
+"""A line that sets a variable, in any form that Compose reads."""
+_NAME = re.compile(_SET.format("[A-Z][A-Z0-9_]*"), re.MULTILINE)
 
 
 def secret() -> str:
@@ -119,7 +121,7 @@ def images() -> dict[str, str]:
 
 def contents(text: str) -> dict[str, str]:
     """The SHA-256 of each file that ``text`` or the environment names; Compose has it as a label of what mounts it."""
-    said = dict(line.split("=", 1) for line in text.splitlines() if _NAME.match(line)) | os.environ
+    said = {found[1]: line[found.end() :] for line in text.splitlines() if (found := _NAME.match(line))} | os.environ
     return {f"{name}_SHA256": _sha256(name, said.get(name, "")) for name in FILES}
 
 
@@ -137,7 +139,7 @@ def as_now(text: str) -> str:
     """``text`` with what belongs to this checkout, its version and images, and what is in the files that it names."""
     for name, value in ({"FOUNDRY_VERSION": version()} | images() | contents(text)).items():
         line = f"{name}={value}"
-        text, n = re.subn(rf"^{name}=.*$", line, text, flags=re.MULTILINE)
+        text, n = re.subn(_SET.format(name) + ".*$", line, text, flags=re.MULTILINE)
         text = text if n else f"{line}\n{text}"
     return text
 

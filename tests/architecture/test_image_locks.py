@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.containers.stack import composer
+
 ROOT = Path(__file__).parents[2]
 LOCKS = {
     "containers/airflow/requirements.txt": ("airflow", "server", "docker", "kubernetes", "s3", "remote-logs"),
@@ -76,3 +78,15 @@ def test_what_an_env_file_says_last_is_not_run_into_what_is_added(tmp_path):
     assert (
         "LLM_MODEL=my-model" in lines and "PORT=9090" in lines and sum(line.startswith("PORT=") for line in lines) == 1
     )
+
+
+@pytest.mark.parametrize("form", ["export {}=mine", "{} = mine", "  {}=mine", "\texport  {}\t=mine", "{}: mine"])
+def test_a_secret_that_compose_reads_in_any_form_is_not_written_anew(tmp_path, form):
+    path, file = tmp_path / ".env", tmp_path / "compose.yml"
+    path.write_text("\n".join(form.format(name) for name in ("ADMIN_PASSWORD", "FOUNDRY_VERSION")))
+    subprocess.run([sys.executable, "containers/write_env.py", str(path)], cwd=ROOT, check=True)
+    names = re.findall(r"ADMIN_PASSWORD|FOUNDRY_VERSION", path.read_text())
+    assert sorted(names) == ["ADMIN_PASSWORD", "FOUNDRY_VERSION"] and "FOUNDRY_VERSION=0" in path.read_text()
+    file.write_text('services: {one: {image: "${ADMIN_PASSWORD}"}}')
+    command = [*composer(), "--env-file", str(path), "--file", str(file), "config", "--images"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "mine"
