@@ -16,13 +16,24 @@ from pipeline_tasks.core.versions import Version
 
 AT_ONCE = 65_536
 _CORPORA = """
-SELECT dataset, version FROM ancestors_of(?) JOIN versions USING (dataset, version) WHERE rows_schema = 'passages'
-ORDER BY ALL"""
-"""Those that were dropped since are not there, and are not looked at."""
+WITH RECURSIVE walk AS (
+    SELECT dataset, version FROM version_named(?)
+    UNION
+    SELECT input_dataset, input_version FROM walk
+    JOIN versions USING (dataset, version) JOIN version_inputs USING (dataset, version)
+    WHERE input_name <> 'previous' AND rows_schema NOT IN ('evaluations', 'judged_queries')
+        AND NOT (rows_schema = 'files'
+            AND input_name IN ('judged', 'judged_passages', 'targets', 'target_passages'))
+        AND NOT (starts_with(step, 'decontaminate_') AND input_name IN ('queries', 'passages', 'held_out'))
+)
+SELECT dataset, version FROM walk JOIN versions USING (dataset, version) WHERE rows_schema = 'passages' ORDER BY ALL"""
+"""What rows and first weights came from, and not what a checkpoint was chosen by or rows were only compared with."""
 
 
 def read_answers(store: Store, models: list[str], queries: str, passages: str) -> Iterator[str]:
     """A line for each of these models that was made from a corpus in which judged answers were on the side ``train``.
+
+    Those that were dropped since are not looked at.
 
     Args:
         store: where everything is.
@@ -30,8 +41,7 @@ def read_answers(store: Store, models: list[str], queries: str, passages: str) -
         queries: version of the judged queries.
         passages: version of what was searched for them.
     """
-    relevant = _relevant(store, Ref.parse(queries))
-    documents = _documents(store, Ref.parse(passages), relevant)
+    documents = _documents(store, Ref.parse(passages), _relevant(store, Ref.parse(queries)))
     if not documents:
         return
     trained: dict[Ref, set[str]] = {}
