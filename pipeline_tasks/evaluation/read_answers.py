@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
@@ -33,7 +34,7 @@ SELECT dataset, version FROM walk JOIN versions USING (dataset, version) WHERE r
 def read_answers(store: Store, models: list[str], queries: str, passages: str) -> Iterator[str]:
     """A line for each of these models that was made from a corpus in which judged answers were on the side ``train``.
 
-    Those that were dropped since are not looked at.
+    Those that were dropped since are not looked at; a line tells of what has lost a part.
 
     Args:
         store: where everything is.
@@ -41,15 +42,24 @@ def read_answers(store: Store, models: list[str], queries: str, passages: str) -
         queries: version of the judged queries.
         passages: version of what was searched for them.
     """
-    documents = _documents(store, Ref.parse(passages), _relevant(store, Ref.parse(queries)))
+    try:
+        documents = _documents(store, Ref.parse(passages), _relevant(store, Ref.parse(queries)))
+    except InputError as error:
+        yield f"cannot tell for {queries} who has read the answers: {error}"
+        return
     if not documents:
         return
     trained: dict[Ref, set[str]] = {}
     for model in models:
         corpora = [Ref(**row) for row in query(store, _CORPORA, [model], rows=False).to_pylist()]
         for corpus in corpora:
-            if corpus not in trained:
+            if corpus in trained:
+                continue
+            try:
                 trained[corpus] = _trained(store, corpus, set(documents))
+            except InputError as error:
+                trained[corpus] = set()
+                yield f"cannot tell for {corpus} whether answers were read in it: {error}"
         found = set().union(*(trained[corpus] for corpus in corpora))
         asked = set().union(*(documents[document] for document in found))
         if asked:

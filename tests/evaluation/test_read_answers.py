@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.schema import FILES
-from pipeline_tasks.core.versions import commit
+from pipeline_tasks.core.versions import commit, load_manifest
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.evaluation.read_answers import read_answers
 from tests.stores import put
@@ -65,3 +65,16 @@ def test_what_a_checkpoint_was_chosen_by_and_rows_were_compared_with_was_not_rea
     averaged = str(made(store, "model/averaged", "average_models", models=old))
     (told,) = read_answers(store, [further, averaged], queries, str(passages))
     assert told.startswith(f"{averaged} may have read")
+
+
+def test_a_corpus_that_has_lost_a_part_is_told_and_stops_nothing(store):
+    lost, read = corpus(store, a="train"), corpus(store, a="train", b="train")
+    models = [model(store, "first", lost), model(store, "second", lost), model(store, "third", read)]
+    passages = corpus(store, a="test")
+    queries = judged(store, passages, ("q1", ["a0"], [1]))
+    store.delete(load_manifest(store, lost).parts[0].key)
+    cannot, told = read_answers(store, models, queries, str(passages))
+    assert cannot.startswith(f"cannot tell for {lost} ") and told.startswith(f"{models[2]} may have read")
+    store.delete(load_manifest(store, passages).parts[0].key)
+    (cannot,) = read_answers(store, models, queries, str(passages))
+    assert cannot.startswith(f"cannot tell for {queries} ")
