@@ -48,7 +48,7 @@ class ExtractTextParams(StepParams):
         return super().identity() | {"libraries": libraries}
 
 
-@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="5", memory_gib=4)
+@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="6", memory_gib=4)
 def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterator[pa.Table]:
     """Turn every PDF into running text with page offsets, or a reject with its reason.
 

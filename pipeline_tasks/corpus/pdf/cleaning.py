@@ -11,9 +11,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 _PARTS_WORDS = re.compile(r"[\x0b\x0c\x1c-\x1f\x85]")
 _SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
-_SOFT_HYPHEN = re.compile("\u00ad(?!\n)")
-_HYPHENS = ("-", "\u00ad", "\u2010")
-_TAIL = re.compile(r"([^\W_]+)[-\u00ad\u2010]$")
+SOFT_HYPHEN = "\u00ad"
+_WITHIN_A_LINE = re.compile(f"{SOFT_HYPHEN}(?=[^\n])")
+_NO_BLANK = re.compile(f"{SOFT_HYPHEN}\n")
+_HYPHENS = ("-", SOFT_HYPHEN, "\u2010")
+_TAIL = re.compile(r"([^\W_]+)[-\u2010]$")
 _HEAD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _COMPOUND_HEADS = frozenset(
@@ -39,8 +41,8 @@ class Hyphens:
         return {word for text in self._texts for word in _WORD.findall(_without_broken(text).lower())}
 
     def join(self, text: str) -> str:
-        """``text`` with its lines joined into one."""
-        first, *lines = text.split("\n")
+        """``text`` with its lines joined into one; a soft hyphen at its end stays for what comes next."""
+        first, *lines = whole_words(text).split("\n")
         joined = [first]
         for line in lines:
             if joined[-1].endswith(_HYPHENS) and (bridged := self._bridged(joined[-1], line)):
@@ -54,8 +56,6 @@ class Hyphens:
         tail, head = _TAIL.search(before), _HEAD.match(line)
         if tail is None or head is None:
             return ""
-        if before[-1] == "\u00ad":
-            return before[:-1] + line
         first, second = tail.group(1).lower(), head.group()
         whole, compound = f"{first}{second.lower()}", f"{first}-{second.lower()}"
         address = "/" in before.rpartition(" ")[2]
@@ -77,12 +77,20 @@ def _without_broken(text: str) -> str:
     return "\n".join(lines)
 
 
+def whole_words(text: str) -> str:
+    """Text without the ends of lines that stand inside a word: those after a soft hyphen."""
+    return _NO_BLANK.sub("", text)
+
+
 def clean(text: str) -> str:
-    """Text without control characters, invisible marks and ligatures, accents in their letters; lines stay apart."""
+    """Text without control characters, invisible marks and ligatures, accents in their letters.
+
+    Lines stay apart, and a soft hyphen stays at the end of a line or of the text, where it breaks a word.
+    """
     if text.isascii() and text.isprintable():
         return text
     text = _CONTROL.sub("", _PARTS_WORDS.sub(" ", text.replace("\r", "\n")))
     if _LIGATURE.search(text):
         text = _LIGATURE.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
     text = _SYMBOL_BULLET.sub("•", text)
-    return unicodedata.normalize("NFC", _SOFT_HYPHEN.sub("", text).replace("\u00a0", " "))
+    return unicodedata.normalize("NFC", _WITHIN_A_LINE.sub("", text).replace("\u00a0", " "))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 
-from pipeline_tasks.corpus.pdf.cleaning import clean
+from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, clean, whole_words
 from pipeline_tasks.corpus.pdf.model import Paragraph
 
 _TITLE_CHARS, _FIRST_LINE_CHARS = 300, 120
@@ -30,10 +31,14 @@ def title_of(metadata: str, paragraphs: list[Paragraph]) -> str:
 
     Where no text on the first page stands out by size, its first line is taken.
     """
-    given = " ".join(clean(metadata).split())
+    given = " ".join(clean(metadata).replace(SOFT_HYPHEN, "").split())
     if given and not _NO_TITLE.fullmatch(given):
         return given[:_TITLE_CHARS]
-    first = [p for p in paragraphs if p.page == paragraphs[0].page] if paragraphs else []
+    first = [
+        replace(p, text=whole_words(p.text).removesuffix(SOFT_HYPHEN))
+        for p in paragraphs
+        if p.page == paragraphs[0].page
+    ]
     if not first:
         return ""
     usual = sorted(p.size for p in paragraphs for _ in range(1 + len(p.text) // 40))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline_tasks.corpus.pdf.cleaning import Hyphens
+from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, Hyphens
 from pipeline_tasks.corpus.pdf.model import Paragraph
 
 _OPEN_END = re.compile(r"[\w,;’'\"”)\]&/–—-]$")
@@ -25,19 +25,19 @@ def run_together(paragraphs: list[Paragraph], n_pages: int, hyphens: Hyphens) ->
         text = hyphens.join(p.text)
         if before is not None:
             joint = _joint(pieces[-1], text, before, p)
-            if not joint and not _keeps_hyphen(pieces[-1], text, hyphens):
-                pieces[-1] = pieces[-1][:-1]
-                at -= 1
-            pieces.append(joint)
-            at += len(joint)
+            last = pieces[-1] if joint or _keeps_hyphen(pieces[-1], text, hyphens) else pieces[-1][:-1]
+            last = last.removesuffix(SOFT_HYPHEN)
+            at += len(last) - len(pieces[-1]) + len(joint)
+            pieces[-1:] = [last, joint]
         firsts.setdefault(p.page, at)
         pieces.append(text)
         at += len(text)
-    starts, following = [], at
+    whole = "".join(pieces).removesuffix(SOFT_HYPHEN)
+    starts, following = [], len(whole)
     for page in range(n_pages, 0, -1):
         following = firsts.get(page, following)
         starts.append(following)
-    return "".join(pieces), starts[::-1]
+    return whole, starts[::-1]
 
 
 def _keeps_hyphen(last: str, text: str, hyphens: Hyphens) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from pipeline_tasks.corpus.pdf.asides import kinds_of
-from pipeline_tasks.corpus.pdf.cleaning import Hyphens, clean
+from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, Hyphens, clean
 from pipeline_tasks.corpus.pdf.columns import reading_order
 from pipeline_tasks.corpus.pdf.engines import OpenPdf, load_engine
 from pipeline_tasks.corpus.pdf.facts import metadata_date, printed_date, title_of
@@ -116,7 +116,9 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
         columns, grids = reading_order(segments)
         asides += [Aside("table", number, clean(text)) for text in (*tables, *grids)]
         paragraphs += to_paragraphs(columns, number)
-    paragraphs = [replace(p, text=text) for p in paragraphs if (text := clean(p.text).strip())]
+    paragraphs = [
+        replace(p, text=text) for p in paragraphs if (text := clean(p.text).strip()).strip(f"{SOFT_HYPHEN}\n")
+    ]
     kinds = kinds_of(paragraphs, [page.height for page in pages])
     hyphens = Hyphens(p.text for p in paragraphs)
     running = [p for p, kind in zip(paragraphs, kinds, strict=True) if kind == "text"]
@@ -141,9 +143,9 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
 
 
 def _joined(asides: list[Aside]) -> list[Aside]:
-    """Asides in order; entries of one page's references are one of them."""
+    """Asides in order without soft hyphens; entries of one page's references are one of them."""
     joined: list[Aside] = []
-    for aside in asides:
+    for aside in (replace(aside, text=aside.text.replace(SOFT_HYPHEN, "")) for aside in asides):
         last = joined[-1] if joined else None
         if last and aside.kind == last.kind == "references" and aside.page == last.page:
             joined[-1] = Aside(last.kind, last.page, f"{last.text}\n{aside.text}")

@@ -17,6 +17,7 @@ from pipeline_tasks.corpus.pdf.cleaning import Hyphens, clean
         ("of 2019-\n2020", "", "of 2019-2020"),
         ("the Smith-\nJones act", "", "the Smith-Jones act"),
         ("soft\u00ad\nness", "", "softness"),
+        ("evacu\u00ad", "", "evacu\u00ad"),
         ("see (x.org/respite-\nlocator/) now", "", "see (x.org/respite-locator/) now"),
         ("pages 3 -\n4", "", "pages 3 - 4"),
     ],
@@ -27,6 +28,7 @@ def test_a_broken_word_is_joined_as_the_document_writes_it(lines, elsewhere, joi
 
 def test_control_characters_ligatures_and_symbol_bullets_are_made_plain():
     assert clean("e\ufb03cient \u200bre\u00adlief\x07 \uf0b7 a\u00a0b") == "efficient relief \u2022 a b"
+    assert clean("re\u00adlief\u00ad\nevacu\u00ad") == "relief\u00ad\nevacu\u00ad"
     assert clean("plain text") == "plain text"
     assert clean("flood\x0bwater\x0crises\x85fast") == "flood water rises fast"
     assert clean("e\u0301cole") == "\u00e9cole"

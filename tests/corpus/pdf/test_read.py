@@ -3,7 +3,8 @@ from __future__ import annotations
 import pymupdf
 import pytest
 
-from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
+from pipeline_tasks.corpus.pdf.model import PageText, Segment
+from pipeline_tasks.corpus.pdf.read import ReadOptions, assemble, read_pdf
 from tests.corpus.pdfs import PAGE, pdf, pictures
 
 BODY = [
@@ -112,6 +113,23 @@ def test_control_characters_and_soft_hyphens_do_not_survive(read):
     with pymupdf.open() as document:
         page = document.new_page(width=PAGE.width, height=PAGE.height)
         page.insert_text((72, 300), "flood\u00ad\nplain", fontsize=10)
-        document.set_metadata({"title": "A\u200bB\x07C"})
+        document.set_metadata({"title": "A\u200bB\x07C\u00ad"})
         found = read(document.tobytes())
     assert (found.text, found.title) == ("floodplain", "ABC")
+
+
+def test_soft_hyphens_at_the_end_of_pages_join_words_and_none_is_left():
+    def page(text: str) -> PageText:
+        return PageText(612.0, 792.0, [segment(200.0, 10.0, text), segment(700.0, 10.0, "Figure 1: A le\u00ad")])
+
+    def segment(y: float, size: float, text: str) -> Segment:
+        return Segment(72.0, y - size, 500.0, y, size, False, text)
+
+    broken = "People of the county were told of the full evacu\u00ad"
+    pages = [page(broken), page("ation of the valley, and of the road to the le\u00ad"), PageText(612.0, 792.0, [])]
+    pages[0].segments.insert(0, segment(120.0, 20.0, "Flood\u00ad"))
+    found = assemble(pages, {"title": "", "created": "", "modified": ""})
+    assert found.title == "Flood" and {aside.text for aside in found.asides} == {"Figure 1: A le"}
+    assert found.text.startswith("Flood\n\n") and "the full evacuation of the" in found.text
+    assert found.text[found.page_starts[1] :] == "ation of the valley, and of the road to the le"
+    assert found.page_starts[2] == len(found.text)
