@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, Hyphens
 from pipeline_tasks.corpus.pdf.model import Paragraph
 
-_OPEN_END = re.compile(r"[\w,;’'\"”)\]&/–—-]$")
-_CLOSED_START = re.compile(r"[^a-z(]")
+_OPEN_END = re.compile(r"[\w,;’'\"”)\]&/–—，、；）،؛-]$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u00ad\u2010]$")
 
 
@@ -48,9 +48,14 @@ def _keeps_hyphen(last: str, text: str, hyphens: Hyphens) -> bool:
 def _joint(last: str, text: str, before: Paragraph, p: Paragraph) -> str:
     same_kind = abs(before.size - p.size) < 1.0 and before.bold == p.bold
     moved = before.page != p.page or p.top < before.bottom - 2
-    if same_kind and moved and not p.item and not _CLOSED_START.match(text):
+    if same_kind and moved and not p.item and _may_go_on(text[0]):
         if _HYPHEN_END.search(last):
             return ""
-        if _OPEN_END.search(last) and len(last) > 40:
+        if len(last) > 40 and (_OPEN_END.search(last) or unicodedata.category(last[-1])[0] == "M"):
             return " "
     return "\n" if before.item and p.item and not moved else "\n\n"
+
+
+def _may_go_on(first: str) -> bool:
+    """Whether a sentence may go on with this character: a letter that is no capital, of scripts with or without."""
+    return first == "(" or (first.isalpha() and not first.isupper() and not first.istitle())
