@@ -13,7 +13,14 @@ _SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\u
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 SOFT_HYPHEN = "\u00ad"
 _WITHIN_A_LINE = re.compile(f"{SOFT_HYPHEN}(?=[^\n])")
-_NO_BLANK = re.compile(f"{SOFT_HYPHEN}\n")
+_CJK = (
+    "[\u3001-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\uffe0-\uffe6"
+    "\U00020000-\U0003ffff]"
+)
+"""Chinese and Japanese letters and full-width marks; no blank of the text parts them."""
+_SOUTH_EAST = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+"""Thai, Lao, Myanmar and Khmer; a blank parts clauses and stands before the line feed."""
+_NO_BLANK = re.compile(f"{SOFT_HYPHEN}\n|(?<={_CJK}) *\n *(?={_CJK})|(?<={_SOUTH_EAST})\n(?={_SOUTH_EAST})")
 _HYPHENS = ("-", SOFT_HYPHEN, "\u2010")
 _TAIL = re.compile(r"([^\W_]+)[-\u2010]$")
 _HEAD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -78,7 +85,7 @@ def _without_broken(text: str) -> str:
 
 
 def whole_words(text: str) -> str:
-    """Text without the ends of lines that stand inside a word: those after a soft hyphen."""
+    """Text without the ends of lines that are no blank: after a soft hyphen, and in scripts without blanks."""
     return _NO_BLANK.sub("", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, Hyphens
+from pipeline_tasks.corpus.pdf.cleaning import SOFT_HYPHEN, Hyphens, whole_words
 from pipeline_tasks.corpus.pdf.model import Paragraph
 
 _OPEN_END = re.compile(r"[\w,;’'\"”)\]&/–—，、；）،؛-]$")
@@ -52,7 +52,8 @@ def _joint(last: str, text: str, before: Paragraph, p: Paragraph) -> str:
         if _HYPHEN_END.search(last):
             return ""
         if len(last) > 40 and (_OPEN_END.search(last) or unicodedata.category(last[-1])[0] == "M"):
-            return " "
+            edge = f"{last[-1]}\n{text[0]}"
+            return " " if whole_words(edge) == edge else ""
     return "\n" if before.item and p.item and not moved else "\n\n"
 
 

@@ -20,6 +20,11 @@ from pipeline_tasks.corpus.pdf.cleaning import Hyphens, clean
         ("evacu\u00ad", "", "evacu\u00ad"),
         ("see (x.org/respite-\nlocator/) now", "", "see (x.org/respite-locator/) now"),
         ("pages 3 -\n4", "", "pages 3 - 4"),
+        ("洪水是指河\n流、 \n湖泊，\n海洋", "", "洪水是指河流、湖泊，海洋"),
+        ("洪水は\nカタカナ", "", "洪水はカタカナ"),
+        ("洪水 FEMA\n洪水", "", "洪水 FEMA 洪水"),
+        ("น้ำท่\nวม \nหมายถึง", "", "น้ำท่วม หมายถึง"),
+        ("홍수는\n강물이", "", "홍수는 강물이"),
     ],
 )
 def test_a_broken_word_is_joined_as_the_document_writes_it(lines, elsewhere, joined):

@@ -45,3 +45,9 @@ def test_a_new_sentence_begins_a_paragraph(first, second):
 
 def test_a_word_of_any_script_goes_on_at_the_next_page():
     assert over_two_pages(f"{RUSSIAN}-", "нения.") == f"{RUSSIAN}нения."
+
+
+def test_chinese_goes_on_at_the_next_page_without_a_blank():
+    first = "洪水是指河流、湖泊、海洋所含的水体上涨超过常规水位的水流现象。洪水常威胁沿河、滨湖、近海"
+    assert over_two_pages(first, "地区的安全。") == f"{first}地区的安全。"
+    assert over_two_pages(f"{first}地区。", "自古以来。") == f"{first}地区。\n\n自古以来。"
