@@ -17,8 +17,9 @@ from pipeline_tasks.corpus.pdf.ocr import OCR_FAILED, recognise
 from pipeline_tasks.corpus.pdf.paragraphs import join_marks, to_paragraphs
 from pipeline_tasks.corpus.pdf.running import take_running_lines
 from pipeline_tasks.corpus.pdf.tables import take_tables
+from pipeline_tasks.domains.quotes import UNSPACED
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+")
 _OF_A_PAGE = ("damaged", OCR_FAILED)
 """Why one page may not be read, and others are."""
 _DATED_PAGES, _DATED_CHARS = 2, 3000
@@ -133,7 +134,7 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
         text=text,
         page_starts=starts,
         n_pages=len(pages),
-        n_words=len(_WORD.findall(text)),
+        n_words=sum(1 for _ in _WORD.finditer(text)),
         language=language_of(text),
         date=printed_date(text[: min(front, _DATED_CHARS)]) or created,
         created=created,

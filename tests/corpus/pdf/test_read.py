@@ -118,6 +118,11 @@ def test_control_characters_and_soft_hyphens_do_not_survive(read):
     assert (found.text, found.title) == ("floodplain", "ABC")
 
 
+def test_every_ideograph_counts_as_a_word():
+    line = Segment(72.0, 290.0, 500.0, 300.0, 10.0, False, "洪水是指河流、湖泊 of 2021、たき火。")
+    assert assemble([PageText(612.0, 792.0, [line])], {"title": "", "created": "", "modified": ""}).n_words == 13
+
+
 def test_soft_hyphens_at_the_end_of_pages_join_words_and_none_is_left():
     def page(text: str) -> PageText:
         return PageText(612.0, 792.0, [segment(200.0, 10.0, text), segment(700.0, 10.0, "Figure 1: A le\u00ad")])
