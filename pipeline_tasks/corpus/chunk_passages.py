@@ -25,6 +25,8 @@ from pipeline_tasks.corpus.chunking.passages import Chunker, Passage
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT, PASSAGES
 from pipeline_tasks.models.use import folder, identity, load_tokenizer
 
+_MOST_UNKNOWN = 0.5
+
 
 class ChunkPassagesParams(StepParams):
     """Where to cut, and size of passages."""
@@ -56,7 +58,7 @@ class ChunkPassagesParams(StepParams):
         return super().identity() | {"weights": identity(self.tokenizer)}
 
 
-@step(reads={"documents": DOCUMENTS, "held_out": HELD_OUT}, writes=PASSAGES, kind="map", dataset="chunks", version="4")
+@step(reads={"documents": DOCUMENTS, "held_out": HELD_OUT}, writes=PASSAGES, kind="map", dataset="chunks", version="5")
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
@@ -64,7 +66,8 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
     out than in the latest version, its passages are taken over with the splits of today. Rejects are told by
     their document and go with it; reasons:
     ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a neighbour it would be too long), ``too_many_tokens``
-    (one character that alone is over the limit).
+    (one character that alone is over the limit), ``unknown_tokens`` (a document most of whose letters the tokenizer
+    does not know).
 
     Raises:
         InputError: ``held_out`` is of other documents.
@@ -84,12 +87,21 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
                 for reject in refused:
                     run.reject(**reject)
             else:
-                chunker = _chunker(folder(params.tokenizer), params)
-                found = [_row(document, passage, split) for passage in chunker(document["text"])]
-                kept = [row for row in found if _has_size(row, params, run)]
+                kept = _cut(document, split, params, run)
             run.count("tokens", sum(row["n_tokens"] for row in kept))
             meter.advance()
             yield PASSAGES.table(kept)
+
+
+def _cut(document: dict[str, Any], split: str, params: ChunkPassagesParams, run: Run) -> list[dict[str, Any]]:
+    chunker = _chunker(folder(params.tokenizer), params)
+    words = chunker.words(document["text"])
+    if words.unknown_share > _MOST_UNKNOWN:
+        what = f"{document['url']} {words.unknown_share:.0%} of its letters are unknown to the tokenizer of"
+        run.reject(document["doc_id"], "unknown_tokens", f"{what} {params.tokenizer}; set another `tokenizer`")
+        return []
+    found = [_row(document, passage, split) for passage in chunker.passages(words)]
+    return [row for row in found if _has_size(row, params, run)]
 
 
 def _cut_before(run: Run) -> dict[str, tuple[list[dict], list[dict]]]:

@@ -119,6 +119,20 @@ def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(sto
     assert [(r["row_id"], r["reason"], r["detail"]) for r in refused] == [("alone", "too_few_tokens", told)]
 
 
+def test_a_document_that_the_tokenizer_does_not_know_is_a_reject(store, fetched):
+    fetched(MODEL)
+    thai = " ".join(["น้ำท่วมหมายถึงการที่มีน้ำไหลเอ่อล้นเข้าท่วมพื้นดินที่ตามปกติแล้วแห้งอยู่" * 3] * 40)
+    put(store, DOCUMENTS, [document("thai", [thai]), document("some", [sentences("river", 40), thai[:400]])])
+    go(store, chunk_passages)
+    assert {row["doc_id"] for row in rows(store, "chunks")} == {"some"}
+    (refused,) = [r for r in rejects(store, "chunks").values() if r["reason"] == "unknown_tokens"]
+    assert refused["row_id"] == "thai"
+    told = (
+        f"http://example.org/thai 99% of its letters are unknown to the tokenizer of {MODEL}; set another `tokenizer`"
+    )
+    assert refused["detail"] == told
+
+
 def test_what_was_refused_of_a_document_goes_with_it(store, fetched):
     fetched(MODEL)
     long, short = document("long", [sentences("river", 9)]), document("short", ["Too short."])

@@ -49,14 +49,17 @@ class Chunker:
     def __init__(
         self, tokenizer: Tokenizer, max_tokens: int, min_tokens: int = 0, table: np.ndarray | None = None
     ) -> None:
-        self._words = WordTokenizer(tokenizer, max_tokens)
+        self.words = WordTokenizer(tokenizer, max_tokens)
         self._table, self._max_tokens = table, max_tokens
         sizes = np.arange(max_tokens + 1)
         self._size_cost = (1 - sizes / max_tokens) ** 2 + SCRAP_COST * (sizes < min_tokens)
 
     def __call__(self, text: str) -> list[Passage]:
         """Passages of ``text`` in its order; none of white space alone."""
-        words = self._words(text)
+        return self.passages(self.words(text))
+
+    def passages(self, words: Words) -> list[Passage]:
+        """Passages of a text that is words already."""
         if not words.words:
             return []
         units = units_of(words, self._max_tokens)
@@ -64,8 +67,8 @@ class Chunker:
         if self._table is not None:
             cost[1:] += COHESION_COST * (cohesion(words.ids, units.ends, self._table) + USUAL_DRIFT)
         edges = np.append(units.first[best_cuts(units.ends, cost, self._size_cost)], len(words.words))
-        if words.is_cut or not self._words.is_exact:
-            return exact(words, edges.tolist(), self._words, self._max_tokens)
+        if words.is_cut or not self.words.is_exact:
+            return exact(words, edges.tolist(), self.words, self._max_tokens)
         sizes = np.diff(np.concatenate([[0], np.cumsum(words.n_tokens)])[edges])
         spans = zip(words.starts[edges[:-1]], words.ends[edges[1:] - 1], sizes, strict=True)
         return [Passage(int(start), int(end), int(size)) for start, end, size in spans]

@@ -21,6 +21,8 @@ SPACES = "\t\n\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, 
 STOPS_WITHOUT_SPACE = "。！？｡︒"
 CLOSERS = "\"'”’»)]}›」』）】》〉］｣"
 _REMEMBERED = 1 << 19
+_LONGEST = 100
+"""Letters in a row, more of which WordPiece does not look at: they are one unknown token."""
 
 
 def marked(characters: str) -> np.ndarray:
@@ -47,6 +49,7 @@ class Words:
         n_tokens: number of tokens of each, [w].
         pieces: the tokens of each.
         is_cut: a word was cut, so that its parts may have other tokens beside each other than alone.
+        n_unknown: characters of which the tokenizer makes its unknown token.
     """
 
     text: str
@@ -57,19 +60,30 @@ class Words:
     n_tokens: np.ndarray
     pieces: list[list[int]]
     is_cut: bool = False
+    n_unknown: int = 0
 
     @property
     def ids(self) -> np.ndarray:
         """All tokens one after the other, [sum of n_tokens]."""
         return np.fromiter(chain.from_iterable(self.pieces), np.int64, int(self.n_tokens.sum()))
 
+    @property
+    def unknown_share(self) -> float:
+        """Share of ``n_unknown`` in what is no white space."""
+        return self.n_unknown / max(1, int((self.ends - self.starts).sum()))
+
 
 class WordTokenizer:
-    """Turns texts into :class:`Words`, none of more than ``max_tokens`` tokens unless it is a single character."""
+    """Turns texts into :class:`Words`, none of more than ``max_tokens`` tokens unless it is a single character.
+
+    Nor has a word more than 100 letters in a row that are one unknown token: ``max_tokens`` would not limit them.
+    """
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self.is_exact = _is_local(tokenizer)
+        unknown = getattr(tokenizer.model, "unk_token", None)
+        self._unknown = tokenizer.token_to_id(unknown) if unknown else None
         self._known: dict[str, list[int]] = {}
         self._whole = _whole_words(tokenizer) if self.is_exact else {}
 
@@ -81,14 +95,16 @@ class WordTokenizer:
         self._learn(words)
         pieces = [self._known[word] for word in words]
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        is_cut = bool(len(n_tokens)) and int(n_tokens.max()) > self.max_tokens
+        unknown = self._unknown_in([word for word, p in zip(words, pieces, strict=True) if self._unknown in p])
+        n_unknown = sum(sum(unknown.get(word, ())) for word in words) if unknown else 0
+        is_cut = int(n_tokens.max(initial=0)) > self.max_tokens or max(chain(*unknown.values()), default=0) > _LONGEST
         if is_cut:
             cut = [part for a, w, p in zip(starts.tolist(), words, pieces, strict=True) for part in self._cut(a, w, p)]
             starts = np.array([a for a, _, _ in cut])
             words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))
             n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        return Words(text, codes, starts, ends, words, n_tokens, pieces, is_cut)
+        return Words(text, codes, starts, ends, words, n_tokens, pieces, is_cut, n_unknown)
 
     def count(self, texts: list[str]) -> list[int]:
         """Tokens of each text as a whole, special tokens not counted."""
@@ -123,9 +139,19 @@ class WordTokenizer:
             self._known[word] = [number] if core is word else [number, self._whole[word[-1]]]
         return number is not None
 
+    def _unknown_in(self, words: list[str]) -> dict[str, list[int]]:
+        """How many characters each unknown token of a word stands for, by word."""
+        different = list(dict.fromkeys(words))
+        encodings = self.tokenizer.encode_batch(different, add_special_tokens=False)
+        return {
+            word: [b - a for n, (a, b) in zip(encoding.ids, encoding.offsets, strict=True) if n == self._unknown]
+            for word, encoding in zip(different, encodings, strict=True)
+        }
+
     def _cut(self, at: int, word: str, pieces: list[int]) -> Iterator[tuple[int, str, list[int]]]:
         """The word, or where it has too many tokens its parts as the tokenizer sees them, at worst its halves."""
-        if len(pieces) <= self.max_tokens or len(word) == 1:
+        is_short = len(word) <= _LONGEST or max(self._unknown_in([word])[word], default=0) <= _LONGEST
+        if (len(pieces) <= self.max_tokens and is_short) or len(word) == 1:
             yield at, word, pieces
             return
         edges = _inner_edges(self.tokenizer.encode(word, add_special_tokens=False)) or [len(word) // 2]

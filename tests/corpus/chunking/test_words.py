@@ -9,7 +9,10 @@ from tests.corpus.chunking.texts import any_text
 @given(text=any_text, max_tokens=st.integers(100, 300))
 def test_words_have_the_tokens_of_the_whole_text(tokenizer, text, max_tokens):
     words = WordTokenizer(tokenizer, max_tokens)(text)
-    assert words.ids.tolist() == tokenizer.encode(text, add_special_tokens=False).ids
+    whole = tokenizer.encode(text, add_special_tokens=False)
+    unknown = [b - a for token, (a, b) in zip(whole.tokens, whole.offsets, strict=True) if token == "[UNK]"]
+    assert words.ids.tolist() == whole.ids or max(unknown) > 100
+    assert words.n_unknown == sum(unknown)
     assert words.n_tokens.sum() == len(words.ids) and (words.n_tokens <= max_tokens).all()
     assert words.words == [text[a:b] for a, b in zip(words.starts, words.ends, strict=True)]
 
@@ -17,6 +20,16 @@ def test_words_have_the_tokens_of_the_whole_text(tokenizer, text, max_tokens):
 def test_scripts_without_spaces_are_cut_after_full_stops_and_what_closes_them(tokenizer):
     words = WordTokenizer(tokenizer, 255)("洪水だ。「逃げろ！」と言った。 終わり")
     assert words.words == ["洪水だ。", "「逃げろ！」", "と言った。", "終わり"]
+
+
+def test_letters_in_a_row_that_are_one_unknown_token_are_cut(tokenizer):
+    long = "flood" * 300
+    words = WordTokenizer(tokenizer, 255)(f"One ({long}) is it.")
+    assert tokenizer.encode(long, add_special_tokens=False).tokens == ["[UNK]"]
+    assert max(map(len, words.words)) <= 100 and words.is_cut
+    assert len(words.ids) > 300 and tokenizer.token_to_id("[UNK]") not in words.ids
+    assert words.n_unknown == len(long) and 0.9 < words.unknown_share < 1
+    assert WordTokenizer(tokenizer, 255)("").unknown_share == 0
 
 
 def test_what_is_remembered_changes_nothing(tokenizer):
