@@ -32,12 +32,12 @@ class ReadOptions:
     Attributes:
         engine: which library opens it.
         ocr_language: Tesseract's name of the language in which pages without text are recognised; empty for never.
-        max_chars: a longer text is no document.
+        max_chars: a longer text is no document; 4,000 dense pages have some 10 million, and `chunk_passages` fits them.
     """
 
     engine: str = "pymupdf"
     ocr_language: str = ""
-    max_chars: int = 50_000_000
+    max_chars: int = 10_000_000
 
 
 def read_pdf(content: bytes, options: ReadOptions = ReadOptions()) -> PdfText | Unreadable:  # noqa: B008
