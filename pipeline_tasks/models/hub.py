@@ -39,9 +39,9 @@ def commit_at(source: HubSource) -> str:
 
 
 def download(source: HubSource, folder: Path) -> str:
-    """Put the files of one commit and no others into ``folder``, weights as safetensors; returns the commit.
+    """Put the files of one commit into ``folder``, weights as safetensors; returns the commit.
 
-    What an earlier call put there is not asked for again.
+    What an earlier call for that commit put there is not asked for again.
 
     Where the hub has the weights as a pickle alone, that is converted; where it has both, the pickle is left there.
 
@@ -59,9 +59,8 @@ def download(source: HubSource, folder: Path) -> str:
             wanted += [name for name in names if name == PICKLE]
         snapshot_download(source.id, revision=found.sha, local_dir=folder, allow_patterns=wanted)
     shutil.rmtree(folder / ".cache", ignore_errors=True)
-    for path in [*folder.rglob("*")]:
-        if path.is_file() and path.relative_to(folder).as_posix() not in wanted:
-            path.unlink()
+    if missing := [name for name in wanted if not (folder / name).is_file()]:  # the client takes what is there for all
+        raise TransientError(f"the hub did not give {source.pin}: {missing[0]} is missing")
     if PICKLE in wanted:
         safetensors_from_pickle(folder)
     if not any(path.suffix in WEIGHT_SUFFIXES for path in folder.rglob("*")):

@@ -83,7 +83,8 @@ def test_an_id_that_a_branch_moved_under_holds_the_commit_and_the_move_is_told(h
     assert away.returncode == 0 and str(folder(NAME)) in away.stdout
 
 
-def test_a_download_that_was_killed_goes_on_and_leaves_nothing(hub, tmp_path):
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_download_that_was_killed_goes_on_and_leaves_nothing(hub, tmp_path, moved):
     hub.push(REPOSITORY, FILES)
     held = "import sys; from pipeline_tasks.cli.main import main; from pipeline_tasks.models import hub\n"
     held += "hub.shutil.rmtree = lambda *_, **__: (print('there', flush=True), input())\n"
@@ -95,12 +96,13 @@ def test_a_download_that_was_killed_goes_on_and_leaves_nothing(hub, tmp_path):
     assert child.stdout.readline() == b"there\n"
     child.kill()
     child.communicate()
-    hub.push(REPOSITORY, {name: OTHERS[name] for name in ("config.json", "model.safetensors")})
+    after = {name: OTHERS[name] for name in ("config.json", "model.safetensors")} if moved else FILES
+    hub.push(REPOSITORY, after)
     assert (ran := fetch(hub)).returncode == 0, ran.stderr
-    assert {path.name: path.read_bytes() for path in folder(NAME).iterdir() if path.name != RECORD} == {
-        "config.json": b"{}", "model.safetensors": b"two"
-    }  # fmt: skip
-    assert hub.sent["config.json"] == 2, "its own and that of the pooling, each once"
+    names = {path.relative_to(folder(NAME)).as_posix() for path in folder(NAME).rglob("*") if path.is_file()}
+    assert names == (after.keys() - {"README.md"}) | {RECORD}
+    assert (folder(NAME) / "model.safetensors").read_bytes() == after["model.safetensors"]
+    assert hub.sent["model.safetensors"] == 1 + moved
     assert [path.name for path in (tmp_path / "cache" / "models").iterdir()] == [NAME]
 
 
