@@ -39,9 +39,10 @@ UNION ALL
 SELECT dataset, version, system, model_version, 'average', metric, avg(score), sum(n_queries)::INTEGER
 FROM means GROUP BY ALL;
 
--- Every run that did work for a version: those that built it, and those over groups of its parts and those that failed
--- before, which are of the next run that ended with a version of the same request. Of older releases, which do not tell
--- the request, that is the next one of the same step and code. Runs that were killed tell nothing of what they did.
+-- Every run that did work for a version: those that built it, and those over groups of its parts, those that bought
+-- answers by batches and those that failed before, which are of the next run that ended with a version of the same
+-- request. Of older releases, which do not tell the request, that is the next one of the same step and code. Runs that
+-- were killed tell nothing of what they did.
 CREATE VIEW work AS
 WITH ended AS (
     SELECT run_id, dataset, version, step, code_version, coalesce(request_id, '') AS asked, started_at, ended_at, reused

@@ -36,8 +36,9 @@ METRICS = (
     (
         "foundry_step_last_success_timestamp_seconds",
         "gauge",
-        "When a step last ended well.",
-        "SELECT step, epoch(max(ended_at)) AS value FROM steps WHERE status = 'complete' GROUP BY ALL",
+        "When a step last made its version, or found it made.",
+        "SELECT step, epoch(max(ended_at)) AS value FROM steps WHERE status = 'complete' AND version IS NOT NULL "
+        "GROUP BY ALL",
     ),
     (
         "foundry_step_peak_memory_bytes",

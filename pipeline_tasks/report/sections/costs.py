@@ -53,8 +53,9 @@ def cost_section(ask: Ask, ref: str) -> Section | None:
     title = "Cost and time"
     about = (
         f"All steps behind this together: {duration(seconds)} of work, {tokens:,} tokens, ${dollars:,.2f}. Counted "
-        "are the runs that built a version, those over groups of its parts, and those that failed before. A run that "
-        "was killed tells nothing of what it did; what it paid for answers that are in rows now is part of cost_of."
+        "are the runs that built a version, those over groups of its parts, those that bought answers by batches, and "
+        "those that failed before. A run that was killed tells nothing of what it did; what it paid for answers that "
+        "are in rows now is part of cost_of."
     )
     of_llm = ("prompt tokens", "completion tokens", "dollars")
     head = ("step", "runs", "failed", "time", *of_llm, "texts encoded", "peak memory")

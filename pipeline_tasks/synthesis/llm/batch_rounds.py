@@ -30,6 +30,7 @@ from pipeline_tasks.synthesis.llm.acceptance import FIRST_REFUSED
 from pipeline_tasks.synthesis.llm.api import PATHS, at_most, sent
 from pipeline_tasks.synthesis.llm.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.llm.batch_files import MOST, Line, read_line, requests_by_file
+from pipeline_tasks.synthesis.llm.bought_ahead import tell_lineage
 from pipeline_tasks.synthesis.llm.client import LLMClient, Request
 from pipeline_tasks.synthesis.llm.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm.open_batches import Batch, failures, note_failures, open_batches, took
@@ -69,7 +70,7 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     Nothing open and nothing answered: there is nothing left to buy.
 
     Raises:
-        InputError: the endpoint takes no batches, the budget is spent, or the account, a batch that was written down
+        InputError: the endpoint takes no batches, the budget or the account is used up, a batch that was written down
             cannot be read or was begun elsewhere, one was cancelled, or what the step reads beside its inputs is not
             what it was.
         TransientError: the endpoint stays busy or broken, or was when it worked on the batches.
@@ -80,8 +81,12 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
         raise InputError(f"{job.step.name} asks no LLM")
     run = Run(store, Inputs({}), 0, f"{job.step.name}, by batches", job.step.name, job=job)
     shown = pinned(store, run.label, job.needs(store))
-    with store.alone(f"batches-{ACCOUNT}"), shown, opened(params, run) as client:
-        return _Buying(store, job, client, params, params.terms(run)).round(most)
+    try:
+        with store.alone(f"batches-{ACCOUNT}"), shown, opened(params, run) as client:
+            return _Buying(store, job, client, params, params.terms(run)).round(most)
+    finally:
+        if run.counters["llm_requests"] or run.counters["prompt_tokens"]:
+            tell_lineage(store, job, run.counters)
 
 
 class _Buying:
@@ -233,7 +238,9 @@ class _Buying:
             left.discard(one)
         self._note_unanswered(batch, {one: unanswered.get(one, Line(why="row")) for one in left}, standing.status)
         self._settle(batch, tokens, usd, n_paid)
-        self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
+        paid = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion, "cost_usd": usd}
+        for name, n in ({"llm_requests": len(batch.ids) - len(left)} | paid).items():
+            self._client.endpoint.count(name, n)
         self._api.delete(standing.input_file_id)
         self._cancelled += len(left) if standing.status == "cancelled" else 0
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
@@ -249,11 +256,9 @@ class _Buying:
         counted = ("row", "server") if is_own else ("row",)
         failed = {one for one, line in lines.items() if line.why in counted} if status == "completed" else set()
         note_failures(self._store, failed, self._again)
-        for line in lines.values():
-            if line.why == "account":
-                self._used_up = line.code
-            elif line.why in ("busy", "server") and line.why not in counted:
-                self._broken = line.code
+        codes = {line.why: line.code for line in lines.values() if line.why not in counted}
+        self._used_up = codes.get("account", self._used_up)
+        self._broken = codes.get("busy", codes.get("server", self._broken))
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
         """Response id -> body, read back from the endpoint where it is what its id says, else as answered or asked."""

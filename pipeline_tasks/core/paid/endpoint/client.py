@@ -252,10 +252,10 @@ class Endpoint:
                 self.counts["completion_tokens"] += tokens.completion
             self.counts["cost_usd"] += self.price.of(tokens)  # type: ignore[assignment]
 
-    def count(self, name: str, n: int = 1) -> None:
+    def count(self, name: str, n: float = 1) -> None:
         """``n`` more of ``name``."""
         with self._counting:
-            self.counts[name] += n
+            self.counts[name] += n  # type: ignore[assignment]
 
 
 def _parse_answer(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
