@@ -62,11 +62,15 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     """
     check_names(params.checks)
     bounds = bounds_of(params.kind, ANY, _LEAST_WORDS | dict(params.checks))
+    task_bounds = task_prompts.TASK_BOUNDS | {n: b for n, b in params.checks.items() if n in task_prompts.TASK_BOUNDS}
     asked_of = [p for p in rows.to_pylist() if p["split"] in params.splits]
     asked_of = [p for p in asked_of if unit_hash("sample", p["passage_id"]) < params.sample_rate]
     run.count("not_sampled", rows.num_rows - len(asked_of))
     asked_of.sort(key=lambda passage: passage["passage_id"])
-    read, again = partial(task_prompts.read, bounds=bounds), repair if params.api == "chat" else _no_repair
+    read, again = (
+        partial(task_prompts.read, bounds=bounds, task_bounds=task_bounds),
+        repair if params.api == "chat" else _no_repair,
+    )
     ask = partial(task_prompts.ask, chat=params.api == "chat", **params.chat_terms)
     asked = [PromptTask(ask(p["text"], key=p["passage_id"]), read, again) for p in asked_of]
     pairs = []

@@ -82,6 +82,13 @@ def test_a_passage_gets_a_task_and_a_query_of_its_own_or_a_reject_that_says_why(
     assert not any("in spring. judged" in text for text in sent)
 
 
+def test_checks_lift_the_bounds_of_tasks_too(store, asked):
+    go(store, write_tasks_and_queries, llm="m", api=asked[0], checks={"words": 1, "copied_run": 99})
+    assert {"good", "short"} <= {row["passage_id"] for row in rows(store, "mtp/fret")}
+    go(store, write_tasks_and_queries, llm="m", api=asked[0], checks={"words": 5})
+    assert rejects(store, "mtp/fret")["short"]["reason"] == "query_task_too_short"
+
+
 def test_a_run_says_its_price_before_and_what_is_paid_is_not_paid_again(store, asked):
     api, started = asked
     values = {"llm": "m", "api": api}

@@ -23,6 +23,8 @@ UNPARSABLE = "unparsable"
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s|$)|#\w+$")
 _DECORATION = ' \t*_`"“”'
 _EMPHASIS, _OPENS, _CLOSES = " \t*_`", '"“', '"”'
+_UNPRINTED = "\n\t\u200c\u200d"
+"""What stays of characters without a shape: the joiners spell words of Persian and Hindi, and emoji."""
 _COMPLETION = bounds_of("completion", "")
 
 
@@ -134,7 +136,7 @@ def _whole_answer(answer: str, prompt: Prompt) -> str:
 
 def _printable(answer: str) -> str:
     text = answer[:MAX_ANSWER_CHARS].replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(c for c in text if c == "\n" or c == "\t" or unicodedata.category(c)[0] != "C")
+    return "".join(c for c in text if c in _UNPRINTED or unicodedata.category(c)[0] != "C")
 
 
 def _tidy(text: str, label: str) -> str:

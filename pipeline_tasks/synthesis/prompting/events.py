@@ -5,9 +5,11 @@ Source: BMEmbed 3.1 and appendix A, in words of our own. Departure: one event a 
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import NamedTuple
 
+from pipeline_tasks.domains.quotes import UNSPACED
 from pipeline_tasks.synthesis.checking import phrases
 from pipeline_tasks.synthesis.checking.checks import fault_of
 from pipeline_tasks.synthesis.checking.measures import Draft
@@ -22,6 +24,9 @@ NO_EVENT, NOT_QUOTED = "none", "not_quoted"
 _MAX_TOKENS = 400
 _LEAST_QUOTED = 4
 """Words: fewer stand in a passage by chance."""
+_LEAST_LETTERS = 12
+_UNSPACED_LETTER = re.compile(rf"{UNSPACED.pattern}|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+"""Han, kana, Thai, Lao, Burmese and Khmer, whose words no blanks part: three letters are about a word."""
 _CHECKS = ("some_words", "refusals", "boilerplate", "english", "words", "symbols", "repeated")
 
 _BESIDE = {"refusals": 0.0, "boilerplate": 0.0, "query_chars": 600.0}
@@ -104,6 +109,10 @@ def _fault_beside(text: str, prompt: Prompt) -> str:
 
 
 def is_quoted(quote: str, passage: str) -> bool:
-    """Whether ``quote``, of four words or more, stands in ``passage`` as it is, wherever lines are broken."""
+    """Whether ``quote`` stands in ``passage`` as it is, wherever lines are broken.
+
+    It has four words or more, or twelve letters of scripts that part no words.
+    """
     words = quote.split()
-    return len(words) >= _LEAST_QUOTED and " ".join(words) in " ".join(passage.split())
+    long = len(words) >= _LEAST_QUOTED or len(_UNSPACED_LETTER.findall(quote)) >= _LEAST_LETTERS
+    return long and " ".join(words) in " ".join(passage.split())

@@ -21,7 +21,7 @@ _BEGUN = '{"task": "'
 """How an answer begins where the text is continued: small models would write another passage."""
 _MAX_TOKENS = 200
 _PASSAGE_CHARS = 2_000
-_TASK_BOUNDS = {"some_words": 1, "refusals": 0, "words": 4, "query_chars": 250, "symbols": 0.3, "repeated": 0.5}
+TASK_BOUNDS = {"some_words": 1, "refusals": 0, "words": 4, "query_chars": 250, "symbols": 0.3, "repeated": 0.5}
 """What is checked of a task, which may well be that of an example."""
 
 _SYSTEM = """\
@@ -117,13 +117,13 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool, context_tokens:
     )
 
 
-def read(answer: Response, prompt: Prompt, bounds: Bounds) -> Example | Rejected:
+def read(answer: Response, prompt: Prompt, bounds: Bounds, task_bounds: Bounds = TASK_BOUNDS) -> Example | Rejected:
     """The task and the query in an answer, or why it has none; ``bounds`` are those of the query."""
     begun = "" if prompt.system or answer.text.lstrip().startswith("{") else _BEGUN
     found = Rejected("too_long") if answer.finish_reason == "length" else parse_fields(begun + answer.text, *FIELDS)
     if isinstance(found, Rejected):
         return found
-    task, query = need_of(found["task"], prompt, _TASK_BOUNDS), need_of(found["query"], prompt, bounds, "query")
+    task, query = need_of(found["task"], prompt, task_bounds), need_of(found["query"], prompt, bounds, "query")
     if isinstance(task, Rejected):
         return Rejected(f"task_{task.reason}")
     return query if isinstance(query, Rejected) else Example(prompt.passage, task, query)
@@ -131,7 +131,7 @@ def read(answer: Response, prompt: Prompt, bounds: Bounds) -> Example | Rejected
 
 def sha256() -> str:
     """What stands for the prompt in the id of what it writes."""
-    return digest(_SYSTEM, _BEGUN, *(text for example in EXAMPLES for text in example), _TASK_BOUNDS)
+    return digest(_SYSTEM, _BEGUN, *(text for example in EXAMPLES for text in example), TASK_BOUNDS)
 
 
 def _json(**fields: str) -> str:

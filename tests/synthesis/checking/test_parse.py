@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -129,6 +130,11 @@ def test_no_content_raises(answer):
 def test_an_escape_for_half_of_a_character_or_for_none_leaves_no_trace():
     answer = r'{"need": "high water \ud83d or \u0000 fire \ud83d\ude00"}'
     assert parse_fields(answer, "need") == {"need": "high water or fire \U0001f600"}
+
+
+def test_joiners_are_a_part_of_words_and_emoji():
+    need = "می\u200cخواهم \U0001f469\u200d\U0001f692 را ببینم"
+    assert parse_fields(json.dumps({"need": f"{need}\u200b"}), "need") == {"need": need}
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,17 @@ def test_events_are_priced_before_and_bought_once(store, writer):
 )
 def test_a_quote_is_the_passages_words_in_a_row_wherever_lines_break(quote, quoted):
     assert is_quoted(quote, TEXT.format("good")) is quoted
+
+
+@pytest.mark.parametrize(
+    ("passage", "quote", "quoted"),
+    [
+        ("董事会决定停止生产这种产品。员工已获通知。", "董事会决定停止生产这种产品", True),
+        ("董事会决定停止生产这种产品。员工已获通知。", "董事会决定停止生产", False),
+        ("董事会决定停止生产这种产品。员工已获通知。", "董事会决定继续生产这种产品", False),
+        ("คณะกรรมการมีมติให้หยุดการผลิต และแจ้งพนักงานแล้ว", "คณะกรรมการมีมติให้หยุดการผลิต", True),
+        ("internationalization standards", "internationalization", False),
+    ],
+)
+def test_a_quote_of_a_script_without_blanks_is_as_long_by_its_letters(passage, quote, quoted):
+    assert is_quoted(quote, passage) is quoted
