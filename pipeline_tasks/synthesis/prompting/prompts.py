@@ -238,14 +238,15 @@ def _source(passage: str, focus: str, *between: str) -> str:
 
 
 def _lead(leads: Sequence[str], focus: str, key: str) -> str:
-    """One of ``leads``, its ``{subject}`` filled in; a sentence without a subject leaves the model free."""
-    if not leads:
+    """One of ``leads``, its ``{subject}`` filled in, with a capital where the first that is not empty has one.
+
+    An empty one, or a sentence without a subject, leaves the model free.
+    """
+    lead, subject = leads[seed_of("lead", key) % len(leads)] if leads else "", subject_of(focus, key)
+    if not lead or ("{subject}" in lead and not subject):
         return ""
-    lead, subject = leads[seed_of("lead", key) % len(leads)], subject_of(focus, key)
-    if "{subject}" in lead and not subject:
-        return ""
-    lead = lead.replace("{subject}", subject)
-    return lead[0].upper() + lead[1:] if leads[0][0] in "{" or leads[0][0].isupper() else lead
+    lead, first = lead.replace("{subject}", subject), next(filter(None, leads))[0]
+    return lead[0].upper() + lead[1:] if first == "{" or first.isupper() else lead
 
 
 def _text(task: str, shots: Sequence[str], last: str, lead: str) -> str:
