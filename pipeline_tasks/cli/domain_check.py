@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.demo.blocks import parse_blocks
 from pipeline_tasks.demo.gate import check_written
-from pipeline_tasks.demo.recorded_llm import Written, read_recorded
+from pipeline_tasks.demo.recorded_llm import Recording, Written, read_recorded
 from pipeline_tasks.demo.sample import load_documents, parse_document
 from pipeline_tasks.domains import searches
 from pipeline_tasks.domains.intents import load_intents, read_toml
@@ -123,6 +123,8 @@ def _check_recordings(folder: Path, intents: Collection[str], texts: Texts, foun
             _check_intent(row.intent, intents, f"{file}: {row.query!r}", found)
             if file.stem in texts:
                 _check_quote(row.evidence, file.stem, texts, f"{file}: {row.query!r}", found)
+    if files:
+        found.read(Recording, (), folder)
     found.counts.append(f"{n} recorded answers")
     found.read(check_written, folder)
 

@@ -58,7 +58,11 @@ class Recording:
     """
 
     def __init__(self, rows: Iterable[Written], domain: Path) -> None:
-        """Rows, and the domain whose prompts they answer."""
+        """Rows, and the domain whose prompts they answer.
+
+        Raises:
+            InputError: its prompts cannot be read, or two of them have one task, by which they are told apart.
+        """
         self._of_intent: defaultdict[str, list[Written]] = defaultdict(list)
         digest = hashlib.sha256()
         for row in rows:
@@ -66,23 +70,29 @@ class Recording:
             digest.update(row.model_dump_json().encode())
         self.name = f"recorded-{domain.name}-{digest.hexdigest()[:8]}"
         prompts = {intent: load_prompts(domain, intent) for intent in load_intents(domain)}
-        self._need_of = {form.need.task: (intent, form) for intent, form in prompts.items()}
-        self._pair_of = {form.pair.task: (intent, form) for intent, form in prompts.items()}
+        self._of_task: dict[str, tuple[str, str, PromptSet]] = {}
+        for intent, form in prompts.items():
+            for kind, task in (("need", form.need.task), ("pair", form.pair.task)):
+                other, before, _ = self._of_task.setdefault(task, (kind, intent, form))
+                if (other, before) != (kind, intent):
+                    raise InputError(
+                        f"{domain.name}: {other}.task of prompts/{before}.toml and {kind}.task of prompts/{intent}.toml"
+                        " are one text, and recorded answers are found by it; word one of them otherwise"
+                    )
 
     def answer(self, prompt: str) -> str:
         """What was written for ``prompt``, as a model would complete it; empty where nothing was."""
-        blocks = prompt.split("\n\n")
-        task, last = blocks[0], blocks[-1].splitlines()
-        if task in self._need_of:
-            intent, form = self._need_of[task]
-            found = self._about(intent, last)
+        begun = [task for task in self._of_task if prompt.startswith(f"{task}\n\n")]
+        if not begun:
+            return ""
+        kind, intent, form = self._of_task[max(begun, key=len)]
+        last = prompt.split("\n\n")[-1].splitlines()
+        found = self._about(intent, last)
+        if kind == "need":
             return f"{form.need.label} {found[0].need}" if found else ""
-        if task in self._pair_of:
-            intent, form = self._pair_of[task]
-            wanted = _after(form.need.label, last)
-            found = [row for row in self._about(intent, last) if row.need == wanted]
-            return _pair(form, found[0]) if found else ""
-        return ""
+        wanted = _after(form.need.label, last)
+        found = [row for row in found if row.need == wanted]
+        return _pair(form, found[0]) if found else ""
 
     def _about(self, intent: str, asked: Sequence[str]) -> list[Written]:
         """What was written about the passage in a prompt's last lines, first what is nearest to its key sentence."""
@@ -164,13 +174,16 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             asked = json.loads(self.rfile.read(length))
             chat = self.path == "/v1/chat/completions"
-            prompt = str(asked["messages"][-1]["content"] if chat else asked["prompt"])
+            first, *further = asked["messages"] if chat else [{"content": asked["prompt"]}]
+            prompt, is_chat = str(first["content"]), bool(further) or first.get("role") == "system"
         except (ValueError, LookupError, TypeError):
             return self._refuse(400, "a request is a JSON object with `prompt`, or with `messages` for a chat")
         if self.path not in ("/v1/completions", "/v1/chat/completions"):
             return self._refuse(404, f"there is no {self.path}")
         if asked.get("model") != self._recording.name:
             return self._refuse(404, f"no model is called {asked.get('model')!r}; this is {self._recording.name}")
+        if is_chat:
+            return self._refuse(400, "this writer continues texts: ask it with api=completions")
         text = self._recording.answer(prompt)
         used = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(text.split())}
         choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import httpx
 import pytest
 
+from pipeline_tasks.cli.domain_check import check_domain
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.demo.blocks import parse_blocks
 from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording, main, read_recorded, serve_recorded
@@ -76,6 +79,12 @@ def test_both_apis_answer_as_a_model_would(recording: Recording) -> None:
         assert chat["usage"]["total_tokens"] > 0
         another = client.post("/completions", json={"model": "another", "prompt": need.text})
         assert another.status_code == 404 and recording.name in another.json()["error"]["message"]
+        for chat in ([{"role": "system", "content": "Write."}, *messages], [{"role": "system", "content": pair.text}]):
+            told = client.post("/chat/completions", json={"model": recording.name, "messages": chat})
+            assert (told.status_code, told.json()["error"]["message"]) == (
+                400, "this writer continues texts: ask it with api=completions",
+            )  # fmt: skip
+        assert client.post("/chat/completions", json={"messages": ["hello"]}).status_code == 400
         assert client.post("/completions", content=b"[").status_code == 400
         assert client.post("/embeddings", json={"prompt": "a"}).status_code == 404
 
@@ -90,6 +99,33 @@ def test_nothing_is_made_up(recording: Recording, asked: str) -> None:
         "no prompt at all": "hello",
     }[asked]
     assert recording.answer(prompt) == ""
+
+
+@pytest.mark.parametrize("task", ["Write what is wanted.\n", "Write.\n\nWhat is wanted?", "{need}\n\nOr more."])
+def test_a_task_may_have_any_line_breaks(tmp_path: Path, task: str) -> None:
+    qa, mine = DOMAIN / "prompts" / "qa.toml", tmp_path / "mine"
+    shutil.copytree(DOMAIN, mine)
+    before = load_prompts(DOMAIN, "qa")
+    text, told = qa.read_text(), task.format(need=before.need.task)
+    assert before.pair.task in text
+    (mine / "prompts" / "qa.toml").write_text(
+        re.sub(r"(\[pair\]\n)task = .*", lambda m: m[1] + "task = " + json.dumps(told), text)
+    )
+    prompts, here = load_prompts(mine, "qa"), Recording([WRITTEN], mine)
+    assert prompts.pair.task == told
+    pair, need = prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False), prompts.ask_need(PASSAGE, key="p1")
+    assert parse_pair(here.answer(pair.text), pair) == Pair(WRITTEN.query, WRITTEN.positive)
+    assert parse_need(here.answer(need.text), need) == WRITTEN.need
+
+
+def test_two_prompts_with_one_task_are_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(DOMAIN, mine)
+    shutil.copy(mine / "prompts" / "qa.toml", mine / "prompts" / "nli.toml")
+    said = r"mine: need.task of prompts/(qa|nli).toml and need.task of prompts/(qa|nli).toml are one text"
+    with pytest.raises(InputError, match=said):
+        Recording([], mine)
+    assert any(re.search(said, error) for error in check_domain(mine).errors)
 
 
 def test_another_text_has_another_name(recording: Recording) -> None:
