@@ -93,8 +93,10 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
                 f"evaluate it on {inputs['queries'].manifest.ref} first"
             )
     kept = pc.max(pc.list_value_length(rows["passage_ids"])).as_py()
-    if kept is not None and params.depth > kept:
-        raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")
+    if kept is not None and kept < min(params.depth, inputs["passages"].manifest.rows):
+        raise InputError(
+            f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there, or lower depth"
+        )
     pool: set[str] = set()
     for row in rows.to_pylist():
         if row["system"] in asked.get(row["query_id"], ()):

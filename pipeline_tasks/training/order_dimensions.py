@@ -79,9 +79,12 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
         raise InputError(f"dims={dims}, but {params.size} has {encoder.width} dimensions: choose fewer")
     texts = sample(inputs["passages"], params.n_passages)
     if len(texts) < encoder.width:
+        remedy = f"raise n_passages={params.n_passages}"
+        if len(texts) < params.n_passages:
+            remedy = f"{inputs['passages'].manifest.ref} has no more, so take a larger corpus or a narrower model"
         raise InputError(
-            f"{len(texts)} passages to train on for {encoder.width} dimensions: give as many as there are dimensions, "
-            f"better ten times as many (n_passages={params.n_passages})"
+            f"{len(texts)} passages to train on for {encoder.width} dimensions: as many are needed, better ten times "
+            f"as many; {remedy}"
         )
     with reproducible(settings().threads), run.progress(len(texts), "passages") as meter:
         axes, shares = principal_axes(_vectors(encoder, texts, meter.advance))

@@ -54,6 +54,12 @@ def lite(store):
     return rows(store, "judged/mine-dev"), rows(store, "judged/mine-test"), rows(store, "corpus/mine-dev")
 
 
+def test_a_corpus_that_is_smaller_than_the_pool_is_deep_is_pooled(store):
+    put(store, PASSAGES, [{"passage_id": f"p{n}", "text": "a"} for n in (36, 37, 38)], dataset="corpus/mine")
+    go(store, pool_passages, **POOL | {"depth": 9})
+    assert "p38" in {row["passage_id"] for row in rows(store, "corpus/mine-dev")}
+
+
 def test_the_two_sides_have_every_query_once_and_the_pool_is_what_the_models_found(store):
     dev, test, pool = lite(store)
     assert sorted(row["query_id"] for row in dev + test) == [f"q{i}" for i in range(10)]
@@ -88,7 +94,7 @@ def test_a_set_of_which_no_query_is_drawn_has_an_empty_pool(store):
     ("values", "message"),
     [
         ({"models": ("four",)}, "has no system 'four'"),
-        ({"depth": 4}, "keeps 3 passages a query, depth=4 are asked for"),
+        ({"depth": 4}, "keeps 3 passages a query, depth=4 are asked for: raise kept there, or lower depth"),
     ],
 )
 def test_a_pool_of_what_was_not_evaluated_is_refused(store, values, message):

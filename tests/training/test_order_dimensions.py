@@ -99,8 +99,13 @@ def test_only_passages_to_train_on_decide(store):
 
 
 def test_fewer_passages_than_dimensions_are_refused(store):
-    with pytest.raises(InputError, match=r"5 passages to train on for \d+ dimensions: give as many.*n_passages=5"):
+    with pytest.raises(InputError, match=r"5 passages to train on for \d+ dimensions: as many.*; raise n_passages=5"):
         go(store, order_dimensions, size="22m", start_from=START, n_passages=5)
+    put(store, PASSAGES, passages(4) + passages(60, "test"))
+    with pytest.raises(
+        InputError, match=r"4 passages to train on .*; passages@[0-9a-f]{16} has no more, so take a larger"
+    ):
+        go(store, order_dimensions, size="22m", start_from=START)
 
 
 def test_axes_are_those_of_the_second_moments_largest_first():
