@@ -12,6 +12,8 @@ from pipeline_tasks.core.ids import canonical_json, short_id
 
 LATEST = "latest"
 REJECTS_SUFFIX = "/rejects"
+PREVIOUS = "previous"
+"""The input name of the version that one grew from."""
 _DATASET = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 

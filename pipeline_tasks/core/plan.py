@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.growth_requests import CHANGE, PREVIOUS, ancestry, before, requests
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref, version_id
+from pipeline_tasks.core.execution.growth_requests import CHANGE, ancestry, before, requests
+from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Ref, version_id
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams

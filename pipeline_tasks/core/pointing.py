@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.execution.growth_requests import PREVIOUS
 from pipeline_tasks.core.execution.latest import forget_notes
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
+from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import ID, load_manifest, point, ref_key, resolve

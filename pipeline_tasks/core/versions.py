@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import create_despite_upkeep
 from pipeline_tasks.core.removals import RemovedRows, without
@@ -121,7 +121,7 @@ def load_manifest(store: Store, ref: Ref) -> Manifest:
 def commit(store: Store, manifest: Manifest) -> bool:
     """Publish ``manifest``; True for the one process that did it first. One that is there but not whole is replaced."""
     key, data = manifest_key(manifest.ref), manifest.to_bytes()
-    store.rely_on(part.key for part in manifest.objects)
+    store.rely_on(_new_keys(store, manifest))
     if create_despite_upkeep(store, key, lambda: store.create(key, data)):
         return True
     if whole(store, manifest.ref):
@@ -130,10 +130,18 @@ def commit(store: Store, manifest: Manifest) -> bool:
     return True
 
 
+def _new_keys(store: Store, manifest: Manifest) -> set[str]:
+    """Objects that ``manifest`` names and the version that it grew from does not, whose commit made the others last."""
+    grew_from = map(Ref.parse, manifest.inputs.get(PREVIOUS, ()))
+    before = [Manifest.read(store.read(manifest_key(ref))) for ref in grew_from]
+    return {part.key for part in manifest.objects}.difference(part.key for one in before if one for part in one.objects)
+
+
 def whole(store: Store, ref: Ref) -> Manifest | None:
     """The manifest of the version ``ref``, if it is there with every part that it names."""
     manifest = Manifest.read(store.read(manifest_key(ref)))
     keys = {manifest_key(ref), *(part.key for part in manifest.objects)} if manifest else set()
+    store.rely_on([manifest_key(ref)])
     return manifest if store.present(keys) == keys else None
 
 

@@ -23,10 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.execution.growth_requests import PREVIOUS
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import fold
-from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in

@@ -12,11 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.core.manifest import Manifest, Ref, version_id
+from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref, version_id
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest, manifest_key
 
-PREVIOUS = "previous"
 CHANGE = "change_sha256"
 
 

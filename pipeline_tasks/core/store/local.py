@@ -72,10 +72,8 @@ class LocalStore:
             return self._path(key).is_file()
 
     def present(self, keys: Iterable[str]) -> set[str]:
-        """See :meth:`Store.present`; who asks relies on them, so that they outlive the next name that is written."""
-        there = {key for key in keys if self.exists(key)}
-        self.rely_on(there)
-        return there
+        """See :meth:`Store.present`."""
+        return {key for key in keys if self.exists(key)}
 
     def rely_on(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.rely_on`; who wrote them may have made the folders above, too."""
@@ -84,7 +82,8 @@ class LocalStore:
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
-        if self.present([key]):
+        if self.exists(key):
+            self.rely_on([key])
             self._later.settle()
             return False
         with self.temporary() as path:

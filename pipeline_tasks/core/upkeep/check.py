@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from pipeline_tasks.core.execution.growth_requests import PREVIOUS, requests_key
-from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.execution.growth_requests import requests_key
+from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref
 from pipeline_tasks.core.pins import Deletion, deletion
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.store import Entry, Store

@@ -18,10 +18,10 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import built_and_used
-from pipeline_tasks.core.execution.growth_requests import PREVIOUS, requests_key
+from pipeline_tasks.core.execution.growth_requests import requests_key
 from pipeline_tasks.core.execution.headway import MARKS
 from pipeline_tasks.core.execution.memo import Record
-from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref
 from pipeline_tasks.core.pins import deletion, living_pins
 from pipeline_tasks.core.removals import PREFIX as POSITIONS
 from pipeline_tasks.core.removals import positions_keys

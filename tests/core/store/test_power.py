@@ -66,9 +66,19 @@ def test_what_worker_processes_wrote_is_whole_once_their_version_is_committed(di
     monkeypatch.setattr(Local, "each", _elsewhere)
     make(store, toy_scale)
     make(store, toy_tally)
+    make(store, toy_list, rows=WORLD | {"new": 7})
     before = check_whole(store)
     disk.cut(random.Random(seed))
     assert check_whole(store) == before
+
+
+def test_a_version_that_grew_syncs_the_folders_of_what_it_added_alone(tmp_path, monkeypatch):
+    make(LocalStore(tmp_path), toy_list, rows={f"item{n}": n for n in range(40)}, part_rows=1)
+    synced, sync = set[Path](), durable.sync
+    monkeypatch.setattr(durable, "sync", lambda path: synced.add(path) or sync(path))
+    held = {(tmp_path / key).parent for key in LocalStore(tmp_path).keys("objects")}
+    make(LocalStore(tmp_path), toy_list, rows={f"item{n}": n for n in range(41)}, part_rows=1)
+    assert len(held) > 20 and len(synced & held) <= 2
 
 
 @pytest.mark.parametrize("seed", range(CUTS))
