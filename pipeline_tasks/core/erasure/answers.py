@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from pipeline_tasks.core.erasure.search import anchors, mentioned, quotes
@@ -26,12 +27,28 @@ class Lost:
         named: answers that these rows name.
         texts: long ones of these rows, by which any answer is known that has one.
         short: the others of several words, by which answers are known that these parts were paid with.
+        brief: those of one word or a few letters, by which such answers are known that have one as a line.
+        others: such of rows that stay: a label, or a word that others have as well, tells of no row.
+        paid: answers that these parts were paid with.
     """
 
     touched: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
     short: set[str] = field(default_factory=set)
+    brief: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+    paid: set[str] = field(default_factory=set)
+
+    @cached_property
+    def _pieces(self) -> set[str]:
+        return anchors(self.texts)
+
+    def is_quoted(self, key: str, data: bytes | None) -> bool:
+        """Whether the answer ``key`` quotes one of these rows."""
+        if _id(key) in self.paid:
+            return quotes(data, self._pieces | self.short, self.brief - self.others)
+        return quotes(data, self._pieces)
 
 
 def of_rows(store: Store, lost: Lost, ids: set[str]) -> list[str]:
@@ -44,14 +61,13 @@ def of_rows(store: Store, lost: Lost, ids: set[str]) -> list[str]:
         lost: what the rows that go lead to.
         ids: everything that goes, by id or address.
     """
-    keys, pieces = list(store.keys("responses")), anchors(lost.texts)
+    keys = list(store.keys("responses"))
     vectors = {_id(key) for key in keys if key.endswith(".f32")}
-    paid = {answer for answers in receipts(store, lost.touched).values() for answer in answers}
-    named, more = lost.named | (paid & vectors), pieces | lost.short
+    lost.paid = {answer for answers in receipts(store, lost.touched).values() for answer in answers}
+    named = lost.named | (lost.paid & vectors)
     gone = []
     for key, data in store.read_all(key for key in keys if key.endswith(".json")):
-        quoted = quotes(data, more if _id(key) in paid else pieces)
-        if _id(key) in named or quoted or mentioned((data or b"").decode("utf-8", "replace"), ids):
+        if _id(key) in named or lost.is_quoted(key, data) or mentioned((data or b"").decode("utf-8", "replace"), ids):
             gone.append(key)
     return gone
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
-from pipeline_tasks.core.erasure.search import blotted, holds, long_texts, mentioned, short_texts
+from pipeline_tasks.core.erasure.search import blotted, brief_texts, holds, long_texts, mentioned, short_texts
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
@@ -122,7 +122,7 @@ def _carry_out(work: _Work, right: Deletion) -> None:
     _blot(work)
     _clean_this_machine(store)
     done.models = _trained_on_it(changed)
-    done.findings = prove(store, done.ids, work.lost.texts)
+    done.findings = prove(store, done.ids, work.lost)
     if done.findings.clean:
         listed.note(store, erasure.model_copy(update={"done": True}))
 
@@ -168,12 +168,15 @@ def _look(work: _Work, manifests: list[Manifest]) -> None:
         if reach.rest(named, ids) is not named:
             work.lost.touched.add(part.sha256)
         if reach.made_from(named, ids).num_rows:
-            gone = reach.made_from(read_part(store, part), ids)
+            table = read_part(store, part)
+            gone = reach.made_from(table, ids)
             work.done.rows[manifest.dataset] += gone.num_rows
             work.lost.named |= rows.responses_of(gone)
             if not reach.refers:
                 work.lost.texts |= long_texts(gone)
                 work.lost.short |= short_texts(gone)
+                work.lost.brief |= brief_texts(gone)
+            work.lost.others |= brief_texts(reach.rest(table, ids))
 
 
 def _rewritten(work: _Work, manifest: Manifest) -> Manifest:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from pipeline_tasks.core.erasure.search import anchors, holds, mentioned, quotes, same_texts
+from pipeline_tasks.core.erasure.answers import Lost
+from pipeline_tasks.core.erasure.search import holds, mentioned, same_texts
 from pipeline_tasks.core.store import Store
 
 _TEXTS = ("versions", "refs", "memo", "requests", "responses", "receipts", "lineage/events")
@@ -41,16 +42,16 @@ class Findings:
             self.where.append(key)
 
 
-def prove(store: Store, ids: Collection[str], texts: Collection[str]) -> Findings:
-    """Look for ``ids`` and ``texts`` in every object and every file of JSON but the list of erasures itself.
+def prove(store: Store, ids: Collection[str], lost: Lost) -> Findings:
+    """Look for ``ids`` and the texts of ``lost`` in every object and file of JSON but the list of erasures itself.
 
     A pack of which nobody can say what lies in it counts as one with a trace.
     """
-    findings, pieces = Findings(), anchors(texts)
+    findings = Findings()
     for key in store.keys("objects"):
         if key.endswith(".parquet"):
             findings.note("objects", key, holds(store, key, ids))
-            findings.same_texts += same_texts(store, key, texts)
+            findings.same_texts += same_texts(store, key, lost.texts)
         else:
             findings.looked["files of models"] += 1
     for pack in store.packs.unreadable() if store.packs else ():
@@ -59,5 +60,5 @@ def prove(store: Store, ids: Collection[str], texts: Collection[str]) -> Finding
         for key, data in store.read_all(store.keys(kind)):
             if not key.endswith(".f32"):
                 found = bool(mentioned((data or b"").decode("utf-8", "replace"), ids))
-                findings.note(kind, key, found or (kind == "responses" and quotes(data, pieces)))
+                findings.note(kind, key, found or (kind == "responses" and lost.is_quoted(key, data)))
     return findings

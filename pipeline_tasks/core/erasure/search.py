@@ -22,7 +22,12 @@ from pipeline_tasks.core.versions import REMOVED
 
 _TOKEN = re.compile(r"[0-9a-f]{16,64}")
 _GOES_ON = r"(?!\.?[\w/%?=&#-])"
-_LONG, _ANCHOR, _SHORT = 40, 48, 12
+_LONG, _ANCHOR, _SHORT, _UNSPACED_SHORT = 40, 48, 12, 6
+_UNSPACED = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Letters of scripts without blanks: Thai, Lao, Tibetan, Burmese, Khmer, kana, ideographs; each says what three do."""
+_LABEL = re.compile(r"[\w ]{1,24}: *")
 
 
 def mentioned(text: str, ids: Collection[str]) -> set[str]:
@@ -41,14 +46,32 @@ def blotted(text: str, ids: Collection[str], by: str) -> str:
 def long_texts(table: pa.Table) -> set[str]:
     """The texts of these rows by which copies of them are known: no ids, not short, and none of a list."""
     single = table.select([f.name for f in table.schema if not pa.types.is_list(f.type)])
-    return {text for values in _texts(single) for text in values.to_pylist() if text and len(text) >= _LONG}
+    return {text for values in _texts(single) for text in values.to_pylist() if text and _length(text) >= _LONG}
 
 
 def short_texts(table: pa.Table) -> set[str]:
     """Other texts of these rows, of several words, on one line: by which an answer is known that was bought for one."""
+    return {line for line in _lines(table) if _is_of_words(line)}
+
+
+def brief_texts(table: pa.Table) -> set[str]:
+    """The texts that are shorter still: only where one is a whole line of an answer it may be a quote."""
+    return {line for line in _lines(table) if not _is_of_words(line)}
+
+
+def _lines(table: pa.Table) -> set[str]:
     single = table.select([f.name for f in table.schema if not pa.types.is_list(f.type)])
-    lines = {_one_line(text) for values in _texts(single) for text in values.to_pylist() if text and len(text) < _LONG}
-    return {line for line in lines if len(line) >= _SHORT and " " in line}
+    texts = {text for values in _texts(single) for text in values.to_pylist() if text and _length(text) < _LONG}
+    return {_one_line(text) for text in texts} - {""}
+
+
+def _is_of_words(line: str) -> bool:
+    return (len(line) >= _SHORT and " " in line) or len(_UNSPACED.findall(line)) >= _UNSPACED_SHORT
+
+
+def _length(text: str) -> int:
+    """Characters, as many as the same would take in letters."""
+    return len(text) + 2 * len(_UNSPACED.findall(text))
 
 
 def _texts(table: pa.Table) -> Iterator[pa.ChunkedArray]:
@@ -68,16 +91,23 @@ def anchors(texts: Collection[str]) -> set[str]:
     found = set()
     for text in map(_one_line, texts):
         found |= {text[:_ANCHOR], text[len(text) // 2 :][:_ANCHOR]}
-    return {piece for piece in found if len(piece) >= _LONG // 2}
+    return {piece for piece in found if _length(piece) >= _LONG // 2}
 
 
-def quotes(data: bytes | None, pieces: Collection[str]) -> bool:
-    """Whether a text in a file of JSON holds one of ``pieces``, see :func:`anchors`."""
+def quotes(data: bytes | None, pieces: Collection[str], lines: Collection[str] = ()) -> bool:
+    """Whether a text in a file of JSON holds one of ``pieces``, see :func:`anchors`, or has one of ``lines`` as a line.
+
+    Before a line a label may stand, as in ``Query: floods``.
+    """
     try:
-        text = _one_line(" ".join(_strings(json.loads(data or b"null"))))
+        texts = [*_strings(json.loads(data or b"null"))]
     except ValueError:
-        text = _one_line((data or b"").decode("utf-8", "replace"))
-    return any(piece in text for piece in pieces)
+        texts = [(data or b"").decode("utf-8", "replace")]
+    text = _one_line(" ".join(texts))
+    if any(piece in text for piece in pieces):
+        return True
+    there = {_one_line(line) for text in texts for line in text.splitlines()} if lines else set()
+    return not there.isdisjoint(lines) or not {_LABEL.sub("", line, count=1) for line in there}.isdisjoint(lines)
 
 
 def _strings(value: Any) -> Iterator[str]:

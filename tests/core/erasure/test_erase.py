@@ -126,6 +126,45 @@ def test_answers_that_have_a_short_text_of_it_go_where_its_part_was_paid_with_th
     assert [store.exists(f"responses/{name[:2]}/{name}.json") for name in names] == [False, True]
 
 
+def _graded(store: Store, name: str, need: str, prompt: str) -> str:
+    """An answer that a part with this need of ``A``, and one of ``B``, was paid with."""
+    rest = {"need_id": "of b", "passage_id": B.passages[0], "need": "floods", "intent": "qa"}
+    lost = {"need_id": name, "passage_id": A.passages[0], "need": need, "intent": "qa"}
+    (part,) = load_manifest(store, put(store, NEEDS, [lost, rest], dataset=f"graded/{name}")).parts
+    key = f"responses/{digest(name)[:2]}/{digest(name)}.json"
+    store.create(key, json.dumps({"request": {"prompt": prompt}}, ensure_ascii=False).encode())
+    store.create(f"receipts/{part.sha256}.json", json.dumps({"responses": [digest(name)]}).encode())
+    return key
+
+
+PLAN, WATER = "\u9632\u6c5b\u5e94\u6025\u9884\u6848", "\u0e19\u0e49\u0e33\u0e17\u0e48\u0e27\u0e21"
+CASES = {
+    "chinese": (PLAN, f"Need: \u4ec0\u4e48\u662f{PLAN}\uff1f\nServes:", True),
+    "thai": (WATER, f"\u0e01{WATER}\u0e02", True),
+    "one word": ("Lahaina", "Passage: of others\nNeed: Lahaina\nServes:", True),
+    "in json": ("dam gone", json.dumps({"passage": "of others", "need": "dam gone"}), True),
+    "inside another": ("Lahaina", "Passage: fires in Lahaina, and elsewhere\nServes:", False),
+    "of others, too": ("floods", "Need: floods\nServes:", False),
+    "a label": ("Lahaina", "Intent: qa\nServes:", False),
+}
+
+
+@pytest.mark.parametrize(("need", "prompt", "goes"), CASES.values(), ids=CASES)
+def test_answers_that_have_a_text_of_few_letters_go_where_that_tells_of_it(store, need, prompt, goes):
+    key = _graded(store, "n", need, prompt)
+    assert take_down(store, A.doc_id).findings.clean and store.exists(key) != goes
+
+
+def test_a_text_without_blanks_is_looked_for_as_a_longer_one_of_letters(store, monkeypatch):
+    need = "\u4e0a\u6e38\u7684\u6c34\u5e93\u5927\u575d\u6e83\u51b3\u540e\u5982\u4f55\u758f\u6563\u5c45\u6c11"
+    _graded(store, "n", need, "")
+    elsewhere = f"responses/{digest('elsewhere')[:2]}/{digest('elsewhere')}.json"
+    store.create(elsewhere, json.dumps({"request": f"Need: {need}\n"}, ensure_ascii=False).encode())
+    monkeypatch.setattr("pipeline_tasks.core.erasure.answers.forget", lambda *_: None)
+    findings = take_down(store, A.doc_id).findings
+    assert elsewhere in findings.where and not findings.clean
+
+
 def test_a_text_is_found_in_a_prompt_that_is_json_itself():
     text = 'She said "never again", and left "for good" the list of\u00ad the people of "Mill Lane".'
     asked = {"messages": [{"content": json.dumps({"passage": clip(text)})}]}

@@ -8,6 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.erasure.answers import Lost
 from pipeline_tasks.core.erasure.proof import prove
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Ref
@@ -248,7 +249,7 @@ def test_a_pack_that_does_not_say_what_is_in_it_is_told(s3, tmp_path, caplog):
     assert told == "the list of what lies in it is damaged"
     assert set(lost.objects.values()) == {"missing"} and [m.ref for m in lost.versions] == [ref]
     assert f"{pack} in {s3} is damaged" in caplog.text
-    assert prove(other, ["of nobody"], []).where == [pack], "nobody knows what is in it"
+    assert prove(other, ["of nobody"], Lost()).where == [pack], "nobody knows what is in it"
     forget(other, find_damage(other))
     assert pack not in keys_in(s3, PREFIX) and not find_damage(other).objects
-    assert prove(other, ["of nobody"], []).clean
+    assert prove(other, ["of nobody"], Lost()).clean
