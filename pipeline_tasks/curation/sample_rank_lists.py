@@ -32,13 +32,18 @@ class SampleRankListsParams(StepParams):
     """How deep a ranking is read, and how it is cut."""
 
     k: int = Field(200, ge=2, description="depth of the ranking that is sampled; the paper's: 1,000 to 4,000")
-    m: int = Field(9, ge=2, description="intervals of the ranking, one passage sampled from each; the paper's: 6 to 10")
+    m: int = Field(
+        9,
+        ge=2,
+        description="passages per list, one from each interval; with lead=own the source is one; paper: 6 to 10",
+    )
     strategy: Strategy = Field("doubling", description="how interval widths grow from the first to the last")
     by: By = Field("rank", description="what is cut into intervals: the ranks, or the range of the scores")
     first: int = Field(3, ge=0, description="width of the first interval, in ranks; 0: as the strategy has it")
     n_lists: int = Field(1, ge=1, description="lists per query")
     lead: Literal["ranking", "own"] = added(
-        "ranking", description="first passage of each list: rank 1 of the ranking, or the query's own source"
+        "ranking",
+        description="first passage of a list: ranking: one of the first interval; own: the query's own source",
     )
     skip: int = added(3, ge=0, description="with lead=own: top ranks left out, whose passages may be relevant, too")
 

@@ -235,10 +235,10 @@ def rows_of(file: IO[bytes], path: PurePath, names: Sequence[str] = (), separato
         if kind == ".jsonl":
             yield from enumerate(map(_json, lines), 1)
         elif kind == ".csv":
-            yield from _named(_csv(lines))
+            yield from _by_column(_csv(lines))
         else:
             split = (line.rstrip("\r\n").split(separator) for line in lines)  # quotes mean nothing in these files
-            yield from _named(enumerate(split, 1), names)
+            yield from _by_column(enumerate(split, 1), names)
 
 
 def _csv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
@@ -250,7 +250,7 @@ def _csv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         first = reader.line_num + 1
 
 
-def _named(rows: Iterator[tuple[int, list[str]]], names: Sequence[str] = ()) -> Numbered:
+def _by_column(rows: Iterator[tuple[int, list[str]]], names: Sequence[str] = ()) -> Numbered:
     """Rows by the names of their columns, which the first one has where there are no ``names``."""
     names = names or next(rows, (0, ()))[1]
     for number, fields in rows:
