@@ -35,7 +35,7 @@ class SampleRankListsParams(StepParams):
     m: int = Field(
         9,
         ge=2,
-        description="passages per list, one from each interval; with lead=own the source is one; paper: 6 to 10",
+        description="passages per list, one per interval; with lead=own the source is one; paper: 6 to 10",
     )
     strategy: Strategy = Field("doubling", description="how interval widths grow from the first to the last")
     by: By = Field("rank", description="what is cut into intervals: the ranks, or the range of the scores")
@@ -43,7 +43,7 @@ class SampleRankListsParams(StepParams):
     n_lists: int = Field(1, ge=1, description="lists per query")
     lead: Literal["ranking", "own"] = added(
         "ranking",
-        description="first passage of a list: ranking: one of the first interval; own: the query's own source",
+        description="first passage: ranking: one of the first interval; own: the query's own source",
     )
     skip: int = added(3, ge=0, description="with lead=own: top ranks left out, whose passages may be relevant, too")
 
