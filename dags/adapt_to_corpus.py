@@ -5,10 +5,10 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
-from foundry_airflow.forms import BY_CHAT, fields, form
+from foundry_airflow.forms import BY_CHAT, fields, form, form_value
 from foundry_airflow.inputs import pin_versions
 from foundry_airflow.refresh import RefreshOperator, source_field
-from foundry_airflow.steps import DEFAULT_ARGS, evaluation_fields, evaluation_tasks, fold_lineage, step
+from foundry_airflow.steps import DEFAULT_ARGS, default, evaluation_fields, evaluation_tasks, fold_lineage, step
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
@@ -36,10 +36,14 @@ LLM = form("extract_events", *BY_CHAT, names={"temperature": "llm_temperature"})
 EVENTS = form("extract_events", "sample_rate", "splits")
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "lead", "k", "m", "strategy", "by", "first", "skip", "n_lists")
-ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
+OBJECTIVE, LEAD = default("adapt_to_corpus", "objective"), f"(params.lead or {default('sample_rank_lists', 'lead')!r})"
+MEANS = {"objective": "list_net, and info_nce where lead is own"} if OBJECTIVE == "list_net" else {}
+ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES, empty=MEANS)
 FORMS = QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT
-LOSS = """{% if params.objective not in (None, '', 'list_net') %}{{ params.objective }}{% elif params.lead == 'own' \
-and not params.objective %}info_nce{% else %}{"name": "list_net", "alpha": {{ params.alpha }}}{% endif %}"""
+USUAL = f"('info_nce' if {LEAD} == 'own' else 'list_net')" if MEANS else repr(OBJECTIVE)
+LOSS = f"""{{% set loss = params.objective or {USUAL} %}}{{% if loss == 'list_net' %}}\
+{{{{ {{"name": loss, "alpha": params.alpha}} | tojson }}}}{{% elif loss is string %}}{{{{ loss }}}}{{% endif %}}"""
+DEPTH = f"{{{{ params.k or {max(default('sample_rank_lists', 'k'), default('rank_bm25', 'depth'))} }}}}"
 MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
 
@@ -57,16 +61,16 @@ with DAG(
 ) as dag:
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
     size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)
-    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
+    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": f"{{{{ {LEAD} == 'own' or '' }}}}"}
     passages = pin_versions(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
     start_inputs = passages.pop("adapt_to_corpus")
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)
     written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM, ahead=batch)
     gate = step("decontaminate_event_queries", inputs={"pairs": written}, params=GATE.values(dag), only_if=BY_LLM)
-    read, depth = passages | {"pairs": [extracted, gate]}, {"depth": dag.param("k"), "k1": 1.2}
+    read, depth = passages | {"pairs": [extracted, gate]}, {"depth": DEPTH, "k1": 1.2}
     ranked = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, params=depth, emits=False)
     lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
     adapted = step("adapt_to_corpus", inputs=start_inputs | {"lists": lists, "queries": read["pairs"]}, params=chosen)
-    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
+    compared = size | {"backbone": form_value("adapt_to_corpus", "backbone"), "systems": SYSTEMS, "measures": MEASURES}
     fold_lineage(evaluation_tasks(dag, read | {"embeddings": []}, [start_inputs["init"], adapted], compared))

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Context, Param
 from airflow.sdk.definitions.param import DagParam
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.parameters import usual
+from pipeline_tasks.core.parameters import default_of, usual
 from pipeline_tasks.core.registry import get_step
 
 BY_CHAT = ("llm", "context_tokens", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
@@ -61,6 +61,17 @@ def form(
 def fields(*forms: Form) -> dict[str, Param]:
     """The fields of several forms, in their order."""
     return {name: field for one in forms for name, field in one.params.items()}
+
+
+def form_value(name: str, parameter: str, field: str = "") -> str:
+    """A template of what a run's field holds and, where it is left empty, of what the form then says.
+
+    Args:
+        name: the step whose default that is.
+        parameter: of the step.
+        field: where it is not called as the parameter is.
+    """
+    return f"{{{{ params.{field or parameter} or {default_of(get_step(name), parameter) or ''!r} }}}}"
 
 
 def _made(name: str, parameter: str) -> Any:

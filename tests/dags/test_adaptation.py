@@ -5,12 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from foundry_airflow.operators import SKIPS
+from foundry_airflow.operators import SKIPS, PlannedOperator
+from foundry_airflow.outline import read_dag
 
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams
 from pipeline_tasks.evaluation.systems import members
 from pipeline_tasks.retrieval.rank_bm25 import RankBm25Params
-from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
+
+LIST_NET = {"name": "list_net", "alpha": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -43,8 +46,37 @@ def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_co
     chosen = dag.get_task("adapt_to_corpus").values
     render = dag.get_template_env().from_string
     given = {name: render(chosen[name]).render(params=params) for name in ("objective", "in_batch")}
-    named = AdaptToCorpusParams(size="22m", device="cpu", **given)
+    task = PlannedOperator(task_id="a", step="adapt_to_corpus", values=given | {"size": "22m", "device": "cpu"})
+    named = get_step("adapt_to_corpus").parse(task.parameters())
     assert (named.objective.model_dump(), named.in_batch) == (objective, in_batch)
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "objective", "in_batch", "depth"),
+    [
+        ('[adapt_to_corpus]\nobjective = "list_mle"', {}, {"name": "list_mle"}, False, 200),
+        ('[adapt_to_corpus]\nobjective = {name = "list_net", alpha = 3}', {}, LIST_NET | {"alpha": 3}, False, 200),
+        ('[adapt_to_corpus]\nobjective = "list_mle"', {"objective": "list_net"}, LIST_NET, False, 200),
+        ('[sample_rank_lists]\nlead = "own"', {}, {"name": "info_nce"}, True, 200),
+        ('[sample_rank_lists]\nlead = "own"', {"lead": "ranking"}, LIST_NET, False, 200),
+        ("[sample_rank_lists]\nk = 1000", {}, LIST_NET, False, 1000),
+        ("[rank_bm25]\ndepth = 500", {}, LIST_NET, False, 500),
+        ("[rank_bm25]\ndepth = 500", {"k": 50}, LIST_NET, False, 50),
+    ],
+)
+def test_what_the_form_leaves_empty_is_as_the_operators_file_says(told, root, file, form, objective, in_batch, depth):
+    told(file)
+    dag = read_dag(root / "dags", "adapt_to_corpus")
+    held = dict.fromkeys(("objective", "lead", "k", "backbone")) | {"alpha": 1.0, "size": "22m"} | form
+    asked = {}
+    for name in ("adapt_to_corpus", "rank_bm25"):
+        templates = {key: text for key, text in dag.get_task(name).values.items() if isinstance(text, str)}
+        values = {key: dag.get_template_env().from_string(text).render(params=held) for key, text in templates.items()}
+        size = {"size": "22m", "device": "cpu"} if name == "adapt_to_corpus" else {}
+        asked[name] = get_step(name).parse(PlannedOperator(task_id="a", step=name, values=values | size).parameters())
+    trained = asked["adapt_to_corpus"]
+    assert (trained.objective.model_dump(), trained.in_batch) == (objective, in_batch)
+    assert asked["rank_bm25"].depth == depth
 
 
 def test_an_adapted_embedder_is_compared_with_what_it_came_as_and_with_bm25_alone_and_fused(bag):
@@ -60,7 +92,9 @@ def test_an_adapted_embedder_is_compared_with_what_it_came_as_and_with_bm25_alon
 def test_rankings_are_as_deep_as_lists_read_them(bag):
     dag = bag.dags["adapt_to_corpus"]
     read = {name: dag.get_task(name).values for name in ("rank_bm25", "sample_rank_lists")}
-    assert read["rank_bm25"]["depth"]._name == read["sample_rank_lists"]["k"]._name == "k"
+    depth = dag.get_template_env().from_string(read["rank_bm25"]["depth"])
+    assert [depth.render(params={"k": k}) for k in (None, 50, 1000)] == ["200", "50", "1000"]
+    assert read["sample_rank_lists"]["k"]._name == "k"
     assert RankBm25Params().depth == SampleRankListsParams().k
 
 
