@@ -45,6 +45,17 @@ def judged(rows: Iterable[dict[str, Any]], inputs: Inputs, run: Run) -> pa.Table
     return JUDGED_QUERIES.table([found[name] for name in sorted(found)])
 
 
+def check_name(dataset: str, set_name: str) -> None:
+    """Do nothing where queries of ``dataset`` may be called ``set_name``.
+
+    Raises:
+        InputError: they are of a judged set of another name.
+    """
+    kind, _, name = dataset.partition("/")
+    if kind in ("judged", "instructed") and name != set_name:
+        raise InputError(f"set_name={set_name!r} and the queries are {dataset}: name that set, or queries of this one")
+
+
 def _ids(inputs: Inputs) -> Iterator[str]:
     for batch in inputs["passages"].batches(["passage_id"], AT_ONCE):
         yield from batch["passage_id"].to_pylist()

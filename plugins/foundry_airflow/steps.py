@@ -13,7 +13,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from foundry_airflow.ahead import AHEAD, AheadOperator
 from foundry_airflow.alerts import task_failed
 from foundry_airflow.containers import gpus_of, option
-from foundry_airflow.forms import form, of_run, only_fields
+from foundry_airflow.forms import form, form_value, of_run, only_fields
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import EachOperator, NamedOperator, PublishOperator, StagesOperator
 from foundry_airflow.operators import StepOperator, airflow_errors
@@ -169,7 +169,8 @@ def evaluation_fields() -> dict[str, Param]:
         type=["null", "string"],
         enum=[None, *OWN_SETS],
         section="judge_queries",
-        description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
+        description="queries that models are scored on: held-out ones, or the domain's questions "
+        f"(left empty: {default('judge_queries', 'set_name')})",
     )
     return {"set_name": set_name} | form("evaluate_retriever", "systems").params
 
@@ -186,11 +187,12 @@ def evaluation_tasks(
         params: of ``evaluate_retriever``.
         emits: see :func:`step`.
     """
-    chosen = {name: dag.param(name) for name in ("set_name", "systems") if name in dag.params}
+    chosen: dict[str, Any] = {"systems": dag.param("systems")} if "systems" in dag.params else {}
+    judged_set = {"set_name": form_value("judge_queries", "set_name")}
     asked = {name: read[name] for name in ("pairs", "passages")}
-    queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
+    queries = step("judge_queries", inputs=asked, params=judged_set, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
-    return step("evaluate_retriever", inputs=given_to, params=chosen | params, emits=emits)
+    return step("evaluate_retriever", inputs=given_to, params=chosen | judged_set | params, emits=emits)
 
 
 def group_name(text: str) -> str:

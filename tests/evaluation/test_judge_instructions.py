@@ -16,6 +16,7 @@ from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.altered_instructions import RULES, words_of
 from pipeline_tasks.evaluation.evaluate_instructions import evaluate_instructions
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.judge_instructions import judge_instructions
 from pipeline_tasks.evaluation.p_mrr import changed
 from pipeline_tasks.evaluation.scores import scores_of
@@ -196,3 +197,14 @@ def test_p_mrr_is_the_same_whatever_else_is_measured(store, monkeypatch):
         ref = go(store, evaluate_instructions, {"models": []}, set_name="mine", **alone, measures=measures).ref
         found.append(scores_of(Version.open(store, ref), "p-mrr").by_system)
     assert found[0] == found[1]
+
+
+def test_queries_of_another_set_are_refused(store):
+    """Scores of one set under the name of another would be compared with those of that one."""
+    go(store, judge_instructions, set_name="mine")
+    alone = {"size": "", "models": [], "systems": ["bm25"]}
+    for evaluate, queries in ((evaluate_retriever, "judged/mine"), (evaluate_instructions, "instructed/mine")):
+        with pytest.raises(InputError, match=f"set_name='heldout' and the queries are {queries}: name that set"):
+            go(store, evaluate, {"models": [], "queries": [queries]}, **alone)
+    with pytest.raises(InputError, match="set_name='heldout' and the queries are judged/mine"):
+        go(store, judge_instructions, {"queries": ["judged/mine"]})
