@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
-from foundry_airflow.forms import BY_CHAT, fields, form
+from foundry_airflow.forms import BY_CHAT, fields, form, form_value
 from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
@@ -61,7 +61,7 @@ with DAG(
     queries = step("judge_queries", inputs=read, params=judged_set, emits=False)
     instructed = {"passages": read["passages"], "queries": queries}
     both = step("judge_instructions", inputs=instructed, params=RULES.values(dag) | judged_set, emits=False)
-    compared = size | judged_set | SYSTEMS.values(dag) | {"backbone": dag.param("backbone")}
+    compared = size | judged_set | SYSTEMS.values(dag) | {"backbone": form_value("follow_instructions", "backbone")}
     given_to = {
         "queries": both,
         "passages": read["passages"],

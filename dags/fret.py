@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 from foundry_airflow.ahead import batch_field
 from foundry_airflow.alerts import within
-from foundry_airflow.forms import fields, form
+from foundry_airflow.forms import fields, form, form_value
 from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, step
 
@@ -62,7 +62,7 @@ with DAG(
     batch, paid = dag.param("batch"), LLM.values(dag) | BUDGET.values(dag)
     written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | paid, ahead=batch)
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
-    encoder, asked = {"model": dag.param("model")}, {"pairs": pairs, "passages": read["passages"]}
+    encoder, asked = {"model": form_value("nearest_passages", "model")}, {"pairs": pairs, "passages": read["passages"]}
     embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
     compared, shown = asked | {"nearest": nearest}, encoder | SHOWN.values(dag)
@@ -71,8 +71,8 @@ with DAG(
     scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
     llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
     told = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
-    llm, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
-    graded = step("grade_passages", inputs=compared, params=llm, only_if=grades, ahead=batch)
+    grading, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
+    graded = step("grade_passages", inputs=compared, params=grading, only_if=grades, ahead=batch)
     ranker = encoder | {"reranker": dag.param("reranker")} | RERANK.values(dag)
     alone = "{{ not (params.grader or params.endpoint_scorer or params.scorer) and params.reranker or '' }}"
     reranked = step("rerank_passages", inputs=compared, params=ranker, only_if=alone)

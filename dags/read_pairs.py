@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG
-from foundry_airflow.forms import form
+from foundry_airflow.forms import form, form_value
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 from pipeline_tasks.synthesis.files.general_sets import general_sets
@@ -32,7 +32,8 @@ with DAG(
     doc_md=DOC,
     params=GENERAL.params | OWN.params,
 ) as dag:
-    asked = "{{ params.%s or '' }}"
-    general = step("read_general_pairs", params=GENERAL.values(dag), only_if=asked % "general_source")
-    own = step("read_pairs", params=OWN.values(dag), only_if=asked % "own_source")
+    files = form_value("read_general_pairs", "source", "general_source")
+    general = step("read_general_pairs", params=GENERAL.values(dag), only_if=files)
+    files = form_value("read_pairs", "source", "own_source")
+    own = step("read_pairs", params=OWN.values(dag), only_if=files)
     fold_lineage(general, own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.alerts import within
-from foundry_airflow.forms import fields, form, levels
+from foundry_airflow.forms import fields, form, form_value, levels
 from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import (
     AT_ONCE,
@@ -56,7 +56,7 @@ with DAG(
     params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | fields(*FORMS),
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
-    size, backbone = {"size": dag.param("size")}, START.values(dag)
+    size, backbone = {"size": dag.param("size")}, {"backbone": form_value("pretrain", "backbone")}
     common = COMMON.values(dag) | size
     first, tuned = PRETRAIN.values(dag) | common | backbone, FINETUNE.values(dag) | common
     alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]

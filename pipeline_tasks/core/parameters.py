@@ -39,7 +39,7 @@ def usual(step: Step) -> dict[str, Any]:
 def default_of(step: Step, parameter: str) -> Any:
     """A parameter of ``step`` that nobody gives: as the operator's file says, else as the step does.
 
-    None where that depends on the others.
+    None where that depends on the others, or somebody has to give it.
 
     Raises:
         InputError: see :func:`usual`.
@@ -47,7 +47,9 @@ def default_of(step: Step, parameter: str) -> Any:
     defaults, field = usual(step), step.params.model_fields[parameter]
     if parameter in defaults:
         return defaults[parameter]
-    return None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
+    if field.is_required() or field.default_factory_takes_validated_data:
+        return None
+    return field.get_default(call_default_factory=True)
 
 
 def of_installation() -> dict[str, dict[str, Any]]:

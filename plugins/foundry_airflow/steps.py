@@ -210,7 +210,7 @@ def stages(dag: DAG, models: Any) -> tuple[XComArg, dict[str, XComArg]]:
 
     And what :func:`evaluation_tasks` compares them with, by the fields ``backbone`` and ``systems`` of ``dag``.
     """
-    named = of_run({name: dag.param(name) for name in ("backbone", "systems")})
+    named = {"backbone": form_value("evaluate_retriever", "backbone"), "systems": of_run(dag.param("systems"))}
     operator = StagesOperator(task_id="models", models=models, named=named)
     return operator.output, {name: XComArg(operator, name) for name in ("size", *named)}
 
