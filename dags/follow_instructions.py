@@ -52,8 +52,10 @@ with DAG(
     chosen = TRAIN.values(dag) | size
     read = pin_versions(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
     start_inputs = read.pop("follow_instructions")
-    told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch)
-    poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked, ahead=batch)
+    instructed_pairs = step(
+        "write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch
+    )
+    poisoned = step("poison_tuples", inputs={"pairs": instructed_pairs}, params=asked, ahead=batch)
     judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
     checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by, ahead=batch)
     trained = step("follow_instructions", inputs=start_inputs | {"tuples": checked}, params=chosen)

@@ -43,8 +43,8 @@ SCORERS = {
     "reranker": ("rerank_passages", None if HAS_SCORER else "ms-marco-minilm-l12", "reads query and passage together"),
 }
 SCORER_FIELDS = {
-    name: Param(usual, type=["null", "string"], section=section, description=f"{told} (left empty: none)")
-    for name, (section, usual, told) in SCORERS.items()
+    name: Param(usual, type=["null", "string"], section=section, description=f"{does} (left empty: none)")
+    for name, (section, usual, does) in SCORERS.items()
 }
 
 with DAG(
@@ -70,11 +70,11 @@ with DAG(
     there = "{{ not params.grader and params.endpoint_scorer or '' }}"
     scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
     llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
-    told = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
+    by_likelihood = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
     grading, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
     graded = step("grade_passages", inputs=compared, params=grading, only_if=grades, ahead=batch)
     ranker = encoder | {"reranker": dag.param("reranker")} | RERANK.values(dag)
     alone = "{{ not (params.grader or params.endpoint_scorer or params.scorer) and params.reranker or '' }}"
     reranked = step("rerank_passages", inputs=compared, params=ranker, only_if=alone)
-    triplets = step("unify", inputs={"relabelled": [scored, told, graded, reranked]}, params=UNIFY.values(dag))
+    triplets = step("unify", inputs={"relabelled": [scored, by_likelihood, graded, reranked]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

@@ -21,9 +21,9 @@ AHEAD = "ahead"
 
 def batch_field(section: str) -> dict[str, Param]:
     """The field ``batch`` of a form: what :func:`foundry_airflow.steps.step` takes as ``ahead``."""
-    told = "buy the answers by the endpoint's batch API first: half the price, within a day (off: ask at once)"
+    description = "buy the answers by the endpoint's batch API first: half the price, within a day (off: ask at once)"
     usual = conf.getboolean("foundry", "batch", fallback=False)
-    return {"batch": Param(usual, type="boolean", section=section, description=told)}
+    return {"batch": Param(usual, type="boolean", section=section, description=description)}
 
 
 class AheadOperator(StepOperator):

@@ -25,5 +25,5 @@ def announce(context: Context, outlets: Iterable[Any], ref: Ref) -> None:
 def started_by(context: Context) -> dict[str, str]:
     """Dataset -> version of the newest of its asset events that started the run; events may have queued up."""
     found = (event for events in (context["triggering_asset_events"] or {}).values() for event in events)
-    told = ((event.extra or {}).get("version") for event in sorted(found, key=lambda event: event.timestamp))
-    return {Ref.parse(version).dataset: version for version in told if isinstance(version, str)}
+    versions = ((event.extra or {}).get("version") for event in sorted(found, key=lambda event: event.timestamp))
+    return {Ref.parse(version).dataset: version for version in versions if isinstance(version, str)}

@@ -106,16 +106,16 @@ def checked(name: str, ended: Ended) -> str:
     if ended.why:
         raise AirflowException(f"{name} was ended (exit code {code}): {ended.why}")
     if code == EXIT_RETRY:
-        raise _noted(
+        raise _with_last_line(
             AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why"), ended
         )
     if code == EXIT_TIMEOUT:
         raise AirflowException(f"{name} was ended (exit code {code}): it ran longer than it may")
     if code < 0 or code > 128:
         raise AirflowException(f"{name} was killed (exit code {code}); was there enough memory?")
-    raise _noted(AirflowFailException(f"{name} failed with exit code {code}; its log above says why"), ended)
+    raise _with_last_line(AirflowFailException(f"{name} failed with exit code {code}; its log above says why"), ended)
 
 
-def _noted(error: AirflowException, ended: Ended) -> AirflowException:
+def _with_last_line(error: AirflowException, ended: Ended) -> AirflowException:
     error.add_note(ended.said)
     return error

@@ -201,8 +201,10 @@ def _mount(path: str, known_as: str) -> Mount:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            told = f"the folder {path}, which steps need mounted, cannot be made ({error.strerror})"
-            raise InputError(f"{told}; set FOUNDRY_STORE, FOUNDRY_CACHE or FOUNDRY_STORE_CACHE to another") from error
+            problem = f"the folder {path}, which steps need mounted, cannot be made ({error.strerror})"
+            raise InputError(
+                f"{problem}; set FOUNDRY_STORE, FOUNDRY_CACHE or FOUNDRY_STORE_CACHE to another"
+            ) from error
     source = known_as or path
     return Mount(path, source, type="bind" if source.startswith("/") else "volume")
 
@@ -218,11 +220,11 @@ def _known_as() -> dict[Path, str]:
     Raises:
         InputError: ``docker_sources`` tells another number of folders than there are.
     """
-    roots, told = settings().roots, option("docker_sources")
-    names = [name for name in told.split(os.pathsep) if name]
+    roots, text = settings().roots, option("docker_sources")
+    names = [name for name in text.split(os.pathsep) if name]
     if names and len(names) != len(roots):
         raise InputError(
-            f"[foundry] docker_sources is {told!r}, {len(names)} folders, and FOUNDRY_SOURCE_ROOTS has {len(roots)}: "
+            f"[foundry] docker_sources is {text!r}, {len(names)} folders, and FOUNDRY_SOURCE_ROOTS has {len(roots)}: "
             "name the engine's folder for each of them, in their order, joined by colons"
         )
     bundle = option("docker_certificates")

@@ -52,8 +52,8 @@ def form(
     fields = {parameter: names.get(parameter, prefix + parameter) for parameter in parameters}
     made = {p: found for p in parameters if (found := _made(name, p)) is not None}
     known = {p: schema[p] | ({"choices": made[p], "default": made[p]} if p in made else {}) for p in parameters}
-    told = usual(get_step(name))
-    known |= {p: known[p] | {"default": told[p]} for p in parameters if p in told}
+    of_file = usual(get_step(name))
+    known |= {p: known[p] | {"default": of_file[p]} for p in parameters if p in of_file}
     of_many = {p: p in BY_CHAT for p in parameters}
     return Form({fields[p]: _field(name, known[p], empty.get(p, ""), of_many[p]) for p in parameters}, fields)
 

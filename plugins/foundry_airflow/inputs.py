@@ -155,8 +155,8 @@ class StagesOperator(BaseOperator):
         found = [[model] if task.is_planned(model) else stages(open_store(), model) for model in models]
         there = [refs for refs in found if not task.is_planned(refs[0])]
         fields = task.rendered("named")
-        told = compared(open_store(), there, **fields) if there else {"size": models[-1].split("/")[1]} | fields
-        for name, value in told.items():
+        parameters = compared(open_store(), there, **fields) if there else {"size": models[-1].split("/")[1]} | fields
+        for name, value in parameters.items():
             task.push(value, name)
         task.push(list(dict.fromkeys(chain.from_iterable(found))))
 

@@ -162,14 +162,14 @@ class OutlinedTask:
         work = {name: self.rendered(name) for name in ("inputs", "values", "only_if")}
         work |= {name: self.argument(name) for name in ("step", "otherwise")}
         if "each" not in self.expanded:
-            self.push(self._noted(work))
+            self.push(self._add_step(work))
             return
         many = self.rendered("each")
-        self.push([self._noted(work | {"each": one}) for one in many])
+        self.push([self._add_step(work | {"each": one}) for one in many])
         if not many:
             self._outline.skipped.append(work["step"])
 
-    def _noted(self, work: dict[str, Any]) -> str | None:
+    def _add_step(self, work: dict[str, Any]) -> str | None:
         from airflow.sdk.exceptions import AirflowSkipException
 
         from foundry_airflow.operators import PlannedOperator
@@ -190,9 +190,9 @@ class OutlinedTask:
         """Put the steps of another DAG's run here; what they would write is read after it."""
         outline = self._outline
         dag = read_dag(outline.folder, dag_id)
-        told = _Outline(dag, _fields(dag, fields), outline.noted).steps()
-        outline.noted = told["steps"]
-        outline.skipped += told["skipped"]
+        before = _Outline(dag, _fields(dag, fields), outline.noted).steps()
+        outline.noted = before["steps"]
+        outline.skipped += before["skipped"]
         outline.starts |= {one["name"].partition("@")[0]: one["name"] for one in outline.noted}
 
 
@@ -212,10 +212,10 @@ def main() -> None:
         from pipeline_tasks.core.errors import FoundryError
 
         try:
-            told = outline(read_dag(Path(folder), name), json.loads(conf))
+            answer = outline(read_dag(Path(folder), name), json.loads(conf))
         except FoundryError as error:
-            told = {"error": str(error)}
-    sys.stdout.write(f"\n{json.dumps(told)}\n")
+            answer = {"error": str(error)}
+    sys.stdout.write(f"\n{json.dumps(answer)}\n")
 
 
 if __name__ == "__main__":

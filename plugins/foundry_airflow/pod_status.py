@@ -31,8 +31,8 @@ def waiting(pod: dict[str, Any]) -> str:
     reasons = [one["state"]["waiting"] for one in _statuses(pod) if "waiting" in one.get("state", {})]
     conditions = pod["status"].get("conditions") or ()
     reasons += [one for one in conditions if one.get("type") == "PodScheduled" and one["status"] != "True"]
-    told = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in reasons]
-    return ", ".join(["waits", *told[:1]])
+    messages = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in reasons]
+    return ", ".join(["waits", *messages[:1]])
 
 
 def ended(pod: dict[str, Any]) -> Ended | None:

@@ -112,7 +112,7 @@ def overlaid(below: Any, above: Any) -> Any:
     """
     if isinstance(below, dict) and isinstance(above, dict):
         return below | {key: overlaid(below[key], value) if key in below else value for key, value in above.items()}
-    if _named(below) and _named(above):
+    if _is_of_named_things(below) and _is_of_named_things(above):
         mine = {thing["name"]: thing for thing in above}
         both = [_of_one_name(thing, mine.pop(thing["name"], {})) for thing in below]
         return both + list(mine.values())
@@ -125,7 +125,7 @@ def _of_one_name(below: dict[str, Any], above: dict[str, Any]) -> Any:
     return below if "emptyDir" in above and "emptyDir" not in below else overlaid(below, above)
 
 
-def _named(value: Any) -> bool:
+def _is_of_named_things(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(thing, dict) and "name" in thing for thing in value)
 
 

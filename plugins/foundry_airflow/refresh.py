@@ -19,11 +19,11 @@ _LOOK_EVERY_S = 10
 
 def source_field(section: str) -> dict[str, Param]:
     """The field ``source`` of a form: what :class:`RefreshOperator` is given."""
-    told = (
+    description = (
         "a folder of PDFs, or a URL or file of a list of addresses, on which corpus_refresh runs first (empty: on the "
         "passages that are there); what is not in it any more, and no search found, is withdrawn from the corpus"
     )
-    return {"source": Param(None, type=["null", "string"], section=section, description=told)}
+    return {"source": Param(None, type=["null", "string"], section=section, description=description)}
 
 
 class RefreshOperator(TriggerDagRunOperator):

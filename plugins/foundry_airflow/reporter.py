@@ -66,8 +66,8 @@ class Reporter:
         if self._log_file is None:
             return self._failed
         text = self._log_file.read_bytes()[task.log_from : task.log_to].decode(errors="replace")
-        told = [line for line in text.splitlines() if line and not line.startswith((" ", "Traceback"))]
-        tail = "\n".join(told[-TAIL_LINES:])
+        lines = [line for line in text.splitlines() if line and not line.startswith((" ", "Traceback"))]
+        tail = "\n".join(lines[-TAIL_LINES:])
         return f"{self._failed}; its log in {self._log_file}:\n{tail}"
 
     def _ended(self, label: str, how: str) -> None:

@@ -49,17 +49,17 @@ class Child(Protocol):
 
 
 class Fork:
-    """A fork of a server's, told about through ``told``."""
+    """A fork of a server's, which writes its process id and then its exit code to ``reports``."""
 
-    def __init__(self, told: IO[str]) -> None:
-        self.pid = int(told.readline())
+    def __init__(self, reports: IO[str]) -> None:
+        self.pid = int(reports.readline())
         self._exit_code: int | None = None
         self._ended = Event()
-        Thread(target=self._watch, args=(told,), daemon=True).start()
+        Thread(target=self._watch, args=(reports,), daemon=True).start()
 
-    def _watch(self, told: IO[str]) -> None:
-        with told:
-            self._exit_code = int(told.readline() or -signal.SIGKILL)  # whoever tells was killed, too
+    def _watch(self, reports: IO[str]) -> None:
+        with reports:
+            self._exit_code = int(reports.readline() or -signal.SIGKILL)  # whoever tells was killed, too
         self._ended.set()
 
     def poll(self) -> int | None:

@@ -50,7 +50,7 @@ def make_app() -> FastAPI:
     )
     app.add_middleware(Door)
     app.add_middleware(Headers)
-    app.add_exception_handler(FoundryError, _told)
+    app.add_exception_handler(FoundryError, _error_response)
     app.include_router(router, prefix="/api")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
@@ -66,7 +66,7 @@ def _docs() -> FileResponse:
     return FileResponse(STATIC / "docs.html")
 
 
-def _told(_: Request, error: Exception) -> JSONResponse:
+def _error_response(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, InputError):
         return JSONResponse({"detail": str(error)}, 400)
     return JSONResponse({"detail": str(error)}, 503, {"Retry-After": RETRY_AFTER_S})
