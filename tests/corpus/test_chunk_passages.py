@@ -133,6 +133,15 @@ def test_a_document_that_the_tokenizer_does_not_know_is_a_reject(store, fetched)
     assert refused["detail"] == told
 
 
+def test_known_letters_whose_blanks_are_lost_are_passages(store, fetched):
+    fetched(MODEL)
+    plain, glued = sentences("river", 40), ("theriverrisesovertheroad" * 209)[:5000]
+    put(store, DOCUMENTS, [document("glued", [glued * 2]), document("some", [f"{plain} {glued} {plain}"])])
+    go(store, chunk_passages, min_tokens=24)
+    n_characters = sum(len(passage["text"]) for passage in rows(store, "chunks"))
+    assert n_characters > 0.95 * (2 * len(plain) + 3 * len(glued)) and not reasons(store, "chunks")
+
+
 def test_what_was_refused_of_a_document_goes_with_it(store, fetched):
     fetched(MODEL)
     long, short = document("long", [sentences("river", 9)]), document("short", ["Too short."])

@@ -77,7 +77,8 @@ class Chunker:
 def exact(words: Words, edges: list[int], tokenizer: WordTokenizer, max_tokens: int) -> list[Passage]:
     """Passages between ``edges`` (numbers of words) with their tokens counted as a whole, halved where over the limit.
 
-    For tokenizers that see a word otherwise inside a text than alone, and for words that were cut.
+    For tokenizers that see a word otherwise inside a text than alone, and for words that were cut. The pieces of one
+    with too many letters in a row count as they do alone: as a whole they are one unknown token.
     """
     spans = list(zip(edges, edges[1:], strict=False))
     found: list[Passage] = []
@@ -85,6 +86,8 @@ def exact(words: Words, edges: list[int], tokenizer: WordTokenizer, max_tokens: 
         texts = [words.text[words.starts[a] : words.ends[b - 1]] for a, b in spans]
         halves = []
         for (a, b), size in zip(spans, tokenizer.count(texts), strict=True):
+            if words.is_piece[a:b].any():
+                size = max(size, int(words.n_tokens[a:b].sum()))
             if size > max_tokens and b - a > 1:
                 halves += [(a, (a + b) // 2), ((a + b) // 2, b)]
             else:

@@ -49,6 +49,7 @@ class Words:
         n_tokens: number of tokens of each, [w].
         pieces: the tokens of each.
         is_cut: a word was cut, so that its parts may have other tokens beside each other than alone.
+        is_piece: parts of words that as a whole have too many letters in a row for the tokenizer, [w].
         n_unknown: characters of which the tokenizer makes its unknown token.
     """
 
@@ -59,8 +60,9 @@ class Words:
     words: list[str]
     n_tokens: np.ndarray
     pieces: list[list[int]]
-    is_cut: bool = False
-    n_unknown: int = 0
+    is_cut: bool
+    is_piece: np.ndarray
+    n_unknown: int
 
     @property
     def ids(self) -> np.ndarray:
@@ -95,16 +97,19 @@ class WordTokenizer:
         self._learn(words)
         pieces = [self._known[word] for word in words]
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        unknown = self._unknown_in([word for word, p in zip(words, pieces, strict=True) if self._unknown in p])
-        n_unknown = sum(sum(unknown.get(word, ())) for word in words) if unknown else 0
-        is_cut = int(n_tokens.max(initial=0)) > self.max_tokens or max(chain(*unknown.values()), default=0) > _LONGEST
+        overlong = self._overlong(words, pieces)
+        is_piece = np.zeros(len(words), bool)
+        is_cut = bool(overlong) or int(n_tokens.max(initial=0)) > self.max_tokens
         if is_cut:
-            cut = [part for a, w, p in zip(starts.tolist(), words, pieces, strict=True) for part in self._cut(a, w, p)]
-            starts = np.array([a for a, _, _ in cut])
-            words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
+            whole = zip(starts.tolist(), words, pieces, strict=True)
+            cut = [(*part, w in overlong) for a, w, p in whole for part in self._cut(a, w, p, w in overlong)]
+            starts, is_piece = np.array([a for a, *_ in cut]), np.array([of_overlong for *_, of_overlong in cut])
+            words, pieces = [w for _, w, *_ in cut], [p for *_, p, _ in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))
             n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        return Words(text, codes, starts, ends, words, n_tokens, pieces, is_cut, n_unknown)
+        unknown = self._unknown_in(words, pieces)
+        n_unknown = sum(sum(unknown.get(word, ())) for word in words) if unknown else 0
+        return Words(text, codes, starts, ends, words, n_tokens, pieces, is_cut, is_piece, n_unknown)
 
     def count(self, texts: list[str]) -> list[int]:
         """Tokens of each text as a whole, special tokens not counted."""
@@ -139,26 +144,34 @@ class WordTokenizer:
             self._known[word] = [number] if core is word else [number, self._whole[word[-1]]]
         return number is not None
 
-    def _unknown_in(self, words: list[str]) -> dict[str, list[int]]:
-        """How many characters each unknown token of a word stands for, by word."""
-        different = list(dict.fromkeys(words))
+    def _overlong(self, words: list[str], pieces: list[list[int]]) -> set[str]:
+        """The words that have more letters in a row than the tokenizer looks at."""
+        long = [(word, p) for word, p in zip(words, pieces, strict=True) if len(word) > _LONGEST]
+        unknown = self._unknown_in([word for word, _ in long], [p for _, p in long])
+        return {word for word, lengths in unknown.items() if max(lengths, default=0) > _LONGEST}
+
+    def _unknown_in(self, words: list[str], pieces: list[list[int]]) -> dict[str, list[int]]:
+        """How many characters each unknown token of a word stands for, by word; of words that have one."""
+        different = list(dict.fromkeys(word for word, p in zip(words, pieces, strict=True) if self._unknown in p))
         encodings = self.tokenizer.encode_batch(different, add_special_tokens=False)
         return {
             word: [b - a for n, (a, b) in zip(encoding.ids, encoding.offsets, strict=True) if n == self._unknown]
             for word, encoding in zip(different, encodings, strict=True)
         }
 
-    def _cut(self, at: int, word: str, pieces: list[int]) -> Iterator[tuple[int, str, list[int]]]:
-        """The word, or where it has too many tokens its parts as the tokenizer sees them, at worst its halves."""
-        is_short = len(word) <= _LONGEST or max(self._unknown_in([word])[word], default=0) <= _LONGEST
-        if (len(pieces) <= self.max_tokens and is_short) or len(word) == 1:
+    def _cut(self, at: int, word: str, pieces: list[int], is_overlong: bool) -> Iterator[tuple[int, str, list[int]]]:
+        """The word, or where it has too many tokens its parts as the tokenizer sees them, at worst slices or halves."""
+        if (len(pieces) <= self.max_tokens and not is_overlong) or len(word) == 1:
             yield at, word, pieces
             return
-        edges = _inner_edges(self.tokenizer.encode(word, add_special_tokens=False)) or [len(word) // 2]
+        edges = _inner_edges(self.tokenizer.encode(word, add_special_tokens=False))
+        if not edges:
+            edges = [*range(_LONGEST, len(word), _LONGEST)] or [len(word) // 2]
         parts = [word[a:b] for a, b in zip([0, *edges], [*edges, len(word)], strict=True)]
-        encodings = self.tokenizer.encode_batch_fast(parts, add_special_tokens=False)
-        for part, encoding in zip(parts, encodings, strict=True):
-            yield from self._cut(at, part, encoding.ids)
+        found = [e.ids for e in self.tokenizer.encode_batch_fast(parts, add_special_tokens=False)]
+        overlong = self._overlong(parts, found)
+        for part, ids in zip(parts, found, strict=True):
+            yield from self._cut(at, part, ids, part in overlong)
             at += len(part)
 
 
