@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 import httpcore
@@ -19,7 +20,7 @@ from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
 from pipeline_tasks.corpus.urls import DEFAULT_PORTS
 
 _COME_BACK = (408, 425, 429)
-_AWAY = (429, 502, 503, 504)
+_AWAY: dict[int, Literal["host", "address"]] = {429: "host", 502: "address", 503: "address", 504: "address"}
 _KEEP_ALIVE_S = 10.0
 
 
@@ -111,7 +112,7 @@ class Client:
         address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=port, target=target)
         sent = {"Host": parts.netloc, "User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         options = {"timeout": self._timeout}
-        async with host.turn(), budget.spend():
+        async with host.turn(url), budget.spend():
             self.requests += 1
             with _busy_on_network_errors():
                 response = await self._pool.handle_async_request(
@@ -132,7 +133,7 @@ class Client:
             host.leave(wait_s)
             raise Refused(f"http_{status}", f"asks to be left alone for {wait_s:.0f} s", passing=True)
         host.pause(wait_s)
-        raise Busy(f"http_{status}", away=status in _AWAY)
+        raise Busy(f"http_{status}", away=_AWAY.get(status, ""))
 
 
 async def _chunks(response: httpcore.Response) -> AsyncIterator[bytes]:
@@ -148,9 +149,9 @@ def _busy_on_network_errors(*, reading: bool = False) -> Iterator[None]:
         yield
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
         late = isinstance(error, httpcore.ConnectTimeout)
-        raise Busy("timeout" if late else "unreachable", _said(error), away=True) from error
+        raise Busy("timeout" if late else "unreachable", _said(error), away="host") from error
     except httpcore.TimeoutException as error:
-        raise Busy("timeout", "no byte for too long", away=True) from error
+        raise Busy("timeout", "no byte for too long", away="address") from error
     except (httpcore.NetworkError, httpcore.RemoteProtocolError, ssl.SSLError) as error:
         # httpcore makes an SSLError its own only in the handshake
         raise Busy("truncated" if reading else "bad_response", _said(error)) from error

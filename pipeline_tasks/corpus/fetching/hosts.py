@@ -41,26 +41,27 @@ class Host:
         self._own = asyncio.Semaphore(manners.per_host)
         self._gate = asyncio.Lock()
         self._next = 0.0
-        self._away = 0
+        self._away: set[object] = set()  # since the last answer: addresses, and tries that any address may count for
         self._left_s = 0.0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait until this host may be asked, and hold one of the slots meanwhile.
+    async def turn(self, url: str) -> AsyncIterator[None]:
+        """Wait until this host may be asked for ``url``, and hold one of the slots meanwhile.
 
         Raises:
-            Refused: it is to be left alone, or was away too many times in a row.
+            Refused: it is to be left alone, or was away too many times in a row, or for too many addresses.
         """
         async with self._own:
             await self._begin()
             try:
                 yield
-                self._away = 0
+                self._away.clear()
             except Busy as busy:
-                self._away += busy.away
+                if busy.away:
+                    self._away.add(url if busy.away == "address" else object())
                 raise
             except Refused:
-                self._away = 0
+                self._away.clear()
                 raise
             finally:
                 self._slots.release()
@@ -95,8 +96,8 @@ class Host:
     def _given_up(self) -> Refused | None:
         if self._left_s:
             return Refused("left_alone", f"{self.name} asks to be left alone for {self._left_s:.0f} s", passing=True)
-        if self._away >= GIVE_UP_AFTER:
-            told = f"{self.name} gave no answer or said 'later' {GIVE_UP_AFTER} times in a row"
+        if len(self._away) >= GIVE_UP_AFTER:
+            told = f"{self.name} gave no answer or said 'later' {GIVE_UP_AFTER} times or for so many addresses in a row"
             return Refused("host_down", told, passing=True)
         return None
 

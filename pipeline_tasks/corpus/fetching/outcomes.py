@@ -17,11 +17,17 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Busy(Exception):
-    """Why a try failed that may work later; ``away`` where that is the host's, and no matter of this address."""
+    """Why a try failed that may work later.
+
+    Attributes:
+        reason: in a word.
+        detail: what a person needs to know.
+        away: ``host``: no matter of this address, every try says so; ``address``: perhaps of this one alone.
+    """
 
     reason: str
     detail: str = ""
-    away: bool = False
+    away: Literal["", "host", "address"] = ""
 
 
 @dataclass(frozen=True)

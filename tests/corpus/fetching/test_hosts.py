@@ -86,7 +86,7 @@ def test_a_turn_that_waited_for_a_slot_still_keeps_its_distance(change):
         host = Host("h", Manners(0.3 if change == "delay" else 0.0, 4, 1, 1.0), slots)
 
         async def ask() -> None:
-            async with host.turn():
+            async with host.turn("http://h/a.pdf"):
                 began.append(time.monotonic())
 
         await slots.acquire()
@@ -131,13 +131,31 @@ def silent_midway(handler: BaseHTTPRequestHandler, _: int) -> None:
     time.sleep(0.3)
 
 
-@pytest.mark.parametrize("page", [answer(503), answer(429, **{"Retry-After": "0"}), silent, silent_midway])
-def test_a_host_that_is_away_many_times_in_a_row_is_given_up(tmp_path: Path, page):
+@pytest.mark.parametrize(
+    ("page", "tries", "n_asked"),
+    [
+        (answer(429, **{"Retry-After": "0"}), GIVE_UP_AFTER, GIVE_UP_AFTER // 2),
+        (answer(503), 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
+        (silent, 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
+        (silent_midway, 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
+    ],
+)
+def test_a_host_that_is_away_for_many_tries_or_addresses_in_a_row_is_given_up(tmp_path: Path, page, tries, n_asked):
     with serving({"/a.pdf": page}) as web:
         urls = [f"{web.url}/a.pdf?{i}" for i in range(GIVE_UP_AFTER + 5)]
         ends = fetch_all(tmp_path, urls, per_host=1, timeout_s=0.1)
-    assert web.hits.total() == 1 + GIVE_UP_AFTER and all(end.passing for end in ends.values())
-    assert [end.reason for end in ends.values()].count("host_down") == len(urls) - GIVE_UP_AFTER // 2
+    assert web.hits.total() == 1 + tries and all(end.passing for end in ends.values())
+    assert [end.reason for end in ends.values()].count("host_down") == len(urls) - n_asked
+
+
+@pytest.mark.parametrize("per_host", [1, 2])
+def test_a_few_broken_addresses_in_a_row_give_no_host_up(tmp_path: Path, per_host):
+    names = [f"/{i}.pdf" for i in range(65)]
+    broken = names[20:25]
+    with serving({name: answer(504) if name in broken else answer(200, PDF) for name in names}) as web:
+        ends = fetch_all(tmp_path, [web.url + name for name in names], attempts=3, per_host=per_host)
+    refused = {url: end.reason for url, end in ends.items() if end.end != "fetched"}
+    assert refused == {web.url + name: "http_504" for name in broken}
 
 
 @pytest.mark.parametrize("pages", [[answer(500)], [answer(503), answer(404)], [answer(503), answer(200, PDF)]])
