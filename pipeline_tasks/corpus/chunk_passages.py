@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.earlier import earlier_part, earlier_rejects
+from pipeline_tasks.core.execution.earlier import earlier_part_and_rejects
 from pipeline_tasks.core.execution.growth_requests import requests
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
@@ -107,8 +107,8 @@ def _cut(document: dict[str, Any], split: str, params: ChunkPassagesParams, run:
 def _cut_before(run: Run) -> dict[str, tuple[list[dict], list[dict]]]:
     """Document -> passages and rejects that the latest version has of it in this part; no cut depends on a split."""
     found: dict[str, tuple[list[dict], list[dict]]] = defaultdict(lambda: ([], []))
-    passages, refused = earlier_part(run), earlier_rejects(run)
-    if passages is not None and refused is not None:
+    if before := earlier_part_and_rejects(run):
+        passages, refused = before
         for row in passages.to_pylist():
             found[row["doc_id"]][0].append(row)
         for row in refused.to_pylist():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,26 +44,35 @@ def earlier_part(run: Run, *free: str) -> pa.Table | None:
     return read_part(run.store, record.output) if record else None
 
 
-def earlier_rejects(run: Run, *free: str) -> pa.Table | None:
-    """What was refused of that part; None where :func:`earlier_part` is."""
+def earlier_part_and_rejects(run: Run, *free: str) -> tuple[pa.Table, pa.Table] | None:
+    """The same, and what was refused of that part."""
     record = _record(run, free)
     if record is None:
         return None
-    return read_part(run.store, record.rejects) if record.rejects else REJECTS.table()
+    rejects = read_part(run.store, record.rejects) if record.rejects else REJECTS.table()
+    return read_part(run.store, record.output), rejects
 
 
 def _record(run: Run, free: tuple[str, ...]) -> Record | None:
     """What the latest version has for the part of ``run``, where all of it is still there."""
     job, store = run.job, run.store
     ref = resolve_name(store, job.dataset) if job else None
-    made = Manifest.read(store.read(manifest_key(ref))) if ref else None
-    if job is None or run.part is None or made is None:
+    if job is None or run.part is None or ref is None or (made := _made_by(store, ref)) is None:
         return None
-    inputs = {name: [*map(Ref.parse, made.inputs.get(name, ()))] for name in job.inputs}
-    then = replace(job, planned=made.params, inputs=inputs)
-    settled, now = ({n: v for n, v in one.planned.items() if n not in free} for one in (then, job))
-    if then.ref != ref or settled != now:
+    code_version, params, inputs = made
+    settled, now = ({n: v for n, v in one.items() if n not in free} for one in (params, job.planned))
+    if code_version != job.step.version or settled != now:
+        return None
+    then = replace(job, planned=params, inputs={name: [*map(Ref.parse, inputs.get(name, ()))] for name in job.inputs})
+    if then.ref != ref:
         return None
     record = Record.read(store.read(memo_key(part_digest(then, run.part))))
     keys = {one.key for one in record.made} if record else set()
     return record if store.present(keys) == keys else None
+
+
+@lru_cache(maxsize=2)
+def _made_by(store: Store, ref: Ref) -> tuple[str, dict[str, Any], dict[str, list[str]]] | None:
+    """Code version, parameters and inputs of ``ref``: read once for all parts, and never another of one version."""
+    made = Manifest.read(store.read(manifest_key(ref)))
+    return (made.code_version, made.params, made.inputs) if made else None

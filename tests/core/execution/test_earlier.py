@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline_tasks.core.execution.earlier import earlier, earlier_part
+from pipeline_tasks.core.execution.earlier import earlier, earlier_part, earlier_part_and_rejects
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.versions import manifest_key
 from tests.core.toy_steps import latest, make, toy_scale
 
 
@@ -42,3 +43,13 @@ def test_a_part_of_the_latest_version_where_what_may_differ_is_named(store):
     assert found(factor=3) is None and found(step=replace(toy_scale, version="another")) is None
     store.delete(made.manifest.parts[0].key)
     assert found() is None
+
+
+def test_the_manifest_of_the_latest_version_is_read_once_for_all_parts(store, monkeypatch):
+    ref, asked, read = make(store, toy_scale).ref, [], store.read
+    monkeypatch.setattr(store, "read", lambda key: asked.append(key) or read(key))
+    for part in latest(store, "items").manifest.parts * 3:
+        run = Run(store, Inputs({}), 0, "test", "test", part=part, job=plan(store, toy_scale, {}))
+        rows, refused = earlier_part_and_rejects(run)
+        assert rows.equals(earlier_part(run)) and not refused.num_rows
+    assert asked.count(manifest_key(ref)) == 1
