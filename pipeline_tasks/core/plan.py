@@ -208,6 +208,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     _refuse_taken(store, step, dataset)
     refuse_none(step, params, given)
     inputs = resolve_inputs(store, step, params, given)
+    params.check_inputs([name for name, refs in inputs.items() if refs])
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 

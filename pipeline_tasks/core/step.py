@@ -62,6 +62,9 @@ class StepParams(BaseModel):
         """Those of :meth:`licences` where these inputs are given; an input may take the place of weights."""
         return self.licences()
 
+    def check_inputs(self, inputs: Collection[str]) -> None:
+        """Raise an :class:`InputError` where a run with these inputs alone, by name, could only fail."""
+
     def unread(self) -> frozenset[str]:
         """Inputs that a run with these parameters does not read: they are left out of the job, also where given."""
         return frozenset()

@@ -168,6 +168,21 @@ class TrainedStartParams(StartParams):
         return {} if "init" in inputs else self.licences()
 
 
+class EmbeddingStartParams(TrainedStartParams):
+    """Of one that has to start from what embeds: ``pretrain`` alone lets layers that judge pairs begin anew."""
+
+    def check_inputs(self, inputs: Collection[str]) -> None:
+        """Refuse to start from a backbone that judges pairs."""
+        if "init" in inputs or self.start_from or not self._start or self._start.folder:
+            return
+        if n_layers := judging_layers(self._start.name):
+            raise InputError(
+                f"the top {n_layers} layers of {self._start.name} judge pairs and tell single texts apart no more, and "
+                f"pretrain alone lets them begin anew: name start_from=model/{self.size}/pretrain, or a size or "
+                "backbone that embeds"
+            )
+
+
 def start_of(name: str) -> Start:
     """The model that ``name`` stands for: a path, which has a slash in it, or a name of the registry.
 

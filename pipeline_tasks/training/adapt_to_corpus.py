@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANK_LISTS
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import StartFrom, TrainedStartParams
+from pipeline_tasks.models.start import EmbeddingStartParams, StartFrom
 from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import block
 from pipeline_tasks.training.data.prompting import query_columns, with_passage_prefix
@@ -32,7 +32,7 @@ from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_st
 _COLUMNS = ["query", "intent", "passages", "scores"]
 
 
-class AdaptToCorpusParams(TrainedStartParams, TrainParams):
+class AdaptToCorpusParams(EmbeddingStartParams, TrainParams):
     """Hyperparameters of an adaptation; a batch is of lists."""
 
     stage: ClassVar[StageName] = "corpus"

@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import StartFrom, TrainedStartParams
+from pipeline_tasks.models.start import EmbeddingStartParams, StartFrom
 from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.data.prompting import query_columns, with_passage_prefix
@@ -43,7 +43,7 @@ _Texts = dict[tuple[str, str], list[str]]
 _COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
 
 
-class FollowInstructionsParams(TrainedStartParams, TrainParams):
+class FollowInstructionsParams(EmbeddingStartParams, TrainParams):
     """Hyperparameters; a tuple is three rows, and with ``plain_rows`` six."""
 
     stage: ClassVar[StageName] = "finetune"

@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.encoders.projection import turned
-from pipeline_tasks.models.start import TrainedStartParams
+from pipeline_tasks.models.start import EmbeddingStartParams
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.split_rows import of_split
 from pipeline_tasks.training.stage import folder_of_start
@@ -31,7 +31,7 @@ _AT_ONCE = 512
 _TOKENS_AT_ONCE = 2048
 
 
-class OrderDimensionsParams(TrainedStartParams):
+class OrderDimensionsParams(EmbeddingStartParams):
     """Which model, and by how much text."""
 
     size: str = Field("22m", description="size of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")

@@ -16,7 +16,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout, layout_of
-from pipeline_tasks.models.start import TrainedStartParams, judging_layers
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.model.starting_model import backbone_of, weights_identity
@@ -87,7 +87,7 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
 
 
 def _backbone(params: TrainedStartParams, run: Run) -> Path:
-    """Its folder; refuses one that judges pairs, or a decoder that was not adapted: pre-training looks at them itself.
+    """Its folder; refuses a decoder that was not adapted: pre-training looks at it itself.
 
     Raises:
         InputError: it is one, or is not there.
@@ -97,11 +97,6 @@ def _backbone(params: TrainedStartParams, run: Run) -> Path:
 
     start, instead = params.start, f"name start_from=model/{params.size}/pretrain, or a size or backbone that embeds"
     pretrains = hasattr(params, "causal")
-    if not pretrains and not start.folder and (n_layers := judging_layers(start.name)):
-        raise InputError(
-            f"the top {n_layers} layers of {start.name} judge pairs and tell single texts apart no more, and pretrain "
-            f"alone lets them begin anew: {instead}"
-        )
     folder = start.files(run.scratch / "start")
     if not pretrains and layout_of(folder).pooling != "last":
         check_adapted(load(folder, dtype="auto"), instead)

@@ -77,6 +77,7 @@ def inputs_by_parameters(
     with for_a_form():
         params = step.parse(parameters_of(step, values))
     datasets = {one: [name for name in step.reads[one].defaults(params) if name not in made] for one in inputs}
+    params.check_inputs([one for one, found in datasets.items() if found])
     return {
         one: [ref for dataset in found for ref in follow(store, dataset, starts)] for one, found in datasets.items()
     }

@@ -7,11 +7,16 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from foundry_airflow.operators import SKIPS, PlannedOperator
 from foundry_airflow.outline import read_dag
+from foundry_airflow.paths import read
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams
 from pipeline_tasks.evaluation.systems import members
 from pipeline_tasks.retrieval.rank_bm25 import RankBm25Params
+from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
+from tests.training.made import put_model
 
 LIST_NET = {"name": "list_net", "alpha": 1.0}
 
@@ -138,6 +143,20 @@ def test_a_source_beside_a_paused_refresh_is_refused_with_what_to_do(bag, monkey
     paused = SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == "corpus_refresh"))
     with pytest.raises(AirflowFailException, match="corpus_refresh is paused.*`airflow dags unpause corpus_refresh`"):
         refresh.execute({"ti": paused})
+
+
+@pytest.mark.parametrize("name", ["adapt_to_corpus", "follow_instructions", "order_dimensions"])
+def test_a_backbone_that_judges_pairs_is_refused_before_anything_is_paid_for(name, tmp_path):
+    store = LocalStore(tmp_path / "store")
+    with pytest.raises(InputError, match="top 9 layers of minilm-l12-h384 judge .* start_from=model/33m/pretrain, or"):
+        read(store, {}, {name: [{"size": "33m"}, ["init"]]}, {})
+    for embeds in ({"size": "22m"}, {"size": "33m", "backbone": "all-minilm-l6-v2"}):
+        assert read(store, {}, {name: [embeds, ["init"]]}, {}) == {f"{name}.init": []}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    trained = str(put_model(store, tmp_path / "model", "model/33m/pretrain"))
+    named = {"size": "33m", "start_from": [trained]}
+    assert read(store, {}, {name: [named, ["init"]]}, {}) == {f"{name}.init": [trained]}
 
 
 def test_what_it_started_from_is_scored_beside_what_came_of_it(bag):
