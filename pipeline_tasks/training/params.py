@@ -74,7 +74,8 @@ class OptimiserParams(StepParams):
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
-        chosen = {name: value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in given.items() if name != "lora_targets" or value}
+        chosen = {name: value for name, value in named.items() if value is not None}
         size = get_size(chosen.get("size", cls.model_fields["size"].default))
         adapters = {f"lora_{name}": value for name, value in size.lora}
         device = chosen.get("device") or device_kind()

@@ -134,6 +134,12 @@ def test_adapters_are_kept_where_they_fit_the_model_that_was_started_from():
         assert PretrainParams(**kept | fits).reset_layers == fits.get("reset_layers", 9)
 
 
+@pytest.mark.parametrize("size", ["33m", "596m"])
+@pytest.mark.parametrize("targets", [[], ()])
+def test_no_targets_are_those_of_the_size(size, targets):
+    assert TrainParams(size=size, lora_targets=targets).identity() == TrainParams(size=size).identity()
+
+
 def test_the_trunk_of_a_hub_tells_texts_apart_in_all_its_layers(setting):
     setting("FOUNDRY_PROFILE", "hub")
     assert PretrainParams(size="33m").reset_layers == 0
