@@ -18,9 +18,14 @@ _CJK = (
     "\U00020000-\U0003ffff]"
 )
 """Chinese and Japanese letters and full-width marks; no blank of the text parts them."""
+_WIDE = "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"
+"""Full-width digits and Latin letters; a blank parts two words of them."""
 _SOUTH_EAST = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 """Thai, Lao, Myanmar and Khmer; a blank parts clauses and stands before the line feed."""
-_NO_BLANK = re.compile(f"{SOFT_HYPHEN}\n|(?<={_CJK}) *\n *(?={_CJK})|(?<={_SOUTH_EAST})\n(?={_SOUTH_EAST})")
+_NO_BLANK = re.compile(
+    f"{SOFT_HYPHEN}\n|(?<={_CJK})(?<!{_WIDE}) *\n *(?={_CJK})|(?<={_WIDE}) *\n *(?={_CJK})(?!{_WIDE})"
+    f"|(?<={_SOUTH_EAST})\n(?={_SOUTH_EAST})"
+)
 _HYPHENS = ("-", SOFT_HYPHEN, "\u2010")
 _TAIL = re.compile(r"([^\W_]+)[-\u2010]$")
 _HEAD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
