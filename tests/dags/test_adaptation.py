@@ -15,7 +15,6 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams
 from pipeline_tasks.evaluation.systems import members
 from pipeline_tasks.retrieval.rank_bm25 import RankBm25Params
-from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
 from tests.training.made import put_model
 
 LIST_NET = {"name": "list_net", "alpha": 1.0}

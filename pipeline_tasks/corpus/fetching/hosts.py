@@ -97,8 +97,8 @@ class Host:
         if self._left_s:
             return Refused("left_alone", f"{self.name} asks to be left alone for {self._left_s:.0f} s", passing=True)
         if len(self._away) >= GIVE_UP_AFTER:
-            told = f"{self.name} gave no answer or said 'later' {GIVE_UP_AFTER} times or for so many addresses in a row"
-            return Refused("host_down", told, passing=True)
+            why = f"{self.name} gave no answer or said 'later' {GIVE_UP_AFTER} times or for so many addresses in a row"
+            return Refused("host_down", why, passing=True)
         return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.corpus.fetching import hosts
 from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, Host, Manners
 from tests.corpus.fetching.parts import PDF, fetch_all
 from tests.corpus.web import answer, serving
@@ -121,29 +122,32 @@ def test_who_wants_to_be_left_alone_is_asked_for_no_other_address(tmp_path: Path
 
 
 def silent(handler: BaseHTTPRequestHandler, _: int) -> None:
-    time.sleep(0.3)
+    time.sleep(1.2)
 
 
 def silent_midway(handler: BaseHTTPRequestHandler, _: int) -> None:
     handler.send_response(200)
     handler.end_headers()
     handler.wfile.write(PDF)
-    time.sleep(0.3)
+    time.sleep(1.2)
 
 
 @pytest.mark.parametrize(
     ("page", "tries", "n_asked"),
     [
-        (answer(429, **{"Retry-After": "0"}), GIVE_UP_AFTER, GIVE_UP_AFTER // 2),
-        (answer(503), 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
-        (silent, 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
-        (silent_midway, 2 * GIVE_UP_AFTER - 1, GIVE_UP_AFTER - 1),
+        (answer(429, **{"Retry-After": "0"}), 4, 2),
+        (answer(503), 7, 3),
+        (silent, 7, 3),
+        (silent_midway, 7, 3),
     ],
 )
-def test_a_host_that_is_away_for_many_tries_or_addresses_in_a_row_is_given_up(tmp_path: Path, page, tries, n_asked):
+def test_a_host_that_is_away_for_many_tries_or_addresses_in_a_row_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page, tries, n_asked
+):
+    monkeypatch.setattr(hosts, "GIVE_UP_AFTER", 4)
     with serving({"/a.pdf": page}) as web:
-        urls = [f"{web.url}/a.pdf?{i}" for i in range(GIVE_UP_AFTER + 5)]
-        ends = fetch_all(tmp_path, urls, per_host=1, timeout_s=0.1)
+        urls = [f"{web.url}/a.pdf?{i}" for i in range(9)]
+        ends = fetch_all(tmp_path, urls, per_host=1, timeout_s=0.8)
     assert web.hits.total() == 1 + tries and all(end.passing for end in ends.values())
     assert [end.reason for end in ends.values()].count("host_down") == len(urls) - n_asked
 
