@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.growth_requests import CHANGE, ancestry, before, requests, sources_of
-from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Manifest, Ref, version_id
+from pipeline_tasks.core.execution.growth_requests import CHANGE, ancestry, before, requests
+from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Ref, version_id
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, ref_key, resolve, resolve_name, whole
+from pipeline_tasks.core.versions import Version, load_manifest, ref_key, resolve, resolve_name, whole
 
 log = logging.getLogger(__name__)
 _RUN_AGAIN = "nothing mixed was kept; put it back to go on from what was made, or run it again as it is now"
@@ -102,9 +101,10 @@ class Job:
         """
         if not self.step.grows:
             return self.ref if whole(store, self.ref) else None
-        latest = None if self.step.always else next(self._grown(store), None)
-        if latest is None:
+        previous = None if self.step.always else self.previous(store)
+        if previous is None:
             return None
+        latest = previous.manifest
         for manifest in ancestry(store, latest) if self._reads_older(store) else [latest]:
             answers = self.ref.version in (request.id for request in requests(store, manifest))
             if answers and (manifest is latest or whole(store, manifest.ref)):
@@ -113,64 +113,49 @@ class Job:
 
     def _reads_older(self, store: Store) -> bool:
         """Whether an input is not what ``latest`` of its dataset means."""
-        return any(resolve_name(store, ref.dataset) != ref for ref in sources_of(self.input_names))
+        return any(resolve_name(store, ref.dataset) != ref for ref in _sources(self.input_names))
+
+    def refuse_setback(self, store: Store) -> None:
+        """Refuse to take a growing dataset, made of the latest of an input, back to another version of that input.
+
+        Raises:
+            InputError: it would be.
+        """
+        grown = resolve_name(store, self.dataset) if self.step.grows and not self.step.always else None
+        if grown is None:
+            return
+        asked = requests(store, load_manifest(store, grown))
+        answered = {ref for request in asked for ref in _sources(request.inputs)}
+        mine = _sources(self.input_names)
+        for ref in sorted(mine, key=str):
+            newest = resolve_name(store, ref.dataset)
+            if newest in answered - mine:
+                raise InputError(
+                    f"{self.step.name} of {ref} would set {self.dataset} back: {grown} was made of {newest}, the "
+                    f"latest of {ref.dataset}; run it with that, or make {ref} the latest first: foundry point {ref}"
+                )
 
     def previous(self, store: Store) -> Version | None:
         """What a growing dataset grows from: its latest version, if the same step in the same code version made it.
 
-        One that has lost a part is passed over for the one that it grew from, and so is one that holds what newer
-        inputs than these brought.
+        One that has lost a part is passed over for the one that it grew from.
         """
-        newer, found = self._newer_inputs(store), None
-        for manifest in self._grown(store):
-            if not newer.isdisjoint(sources_of(manifest.inputs)):
-                found = None
-            elif found is None:
-                found = manifest
-            if found and not newer:
-                break
-        return Version(store, found, self.step.writes) if found else None
-
-    def is_overtaken(self, store: Store) -> bool:
-        """Whether a growing dataset was asked for newer inputs than these already, so that its ``latest`` stays."""
-        newer = self._newer_inputs(store)
-        if not newer:
-            return False
-        asked = (request for manifest in self._grown(store) for request in requests(store, manifest))
-        return any(not newer.isdisjoint(sources_of(request.inputs)) for request in asked)
-
-    def _grown(self, store: Store) -> Iterator[Manifest]:
-        """The whole versions that a growing dataset may grow from, the newest first."""
         ref = resolve_name(store, self.dataset)
         while ref:
             manifest = load_manifest(store, ref)
             if (manifest.step, manifest.code_version) != (self.step.name, self.step.version):
-                return
+                return None
             if whole(store, ref):
-                yield manifest
-            else:
-                log.warning("%s has lost parts; it is made anew from the version before it", ref)
+                return Version(store, manifest, self.step.writes)
+            log.warning("%s has lost parts; it is made anew from the version before it", ref)
             ref = before(store, manifest)
-
-    def _newer_inputs(self, store: Store) -> set[Ref]:
-        """Versions of its inputs' datasets that were written after those that it reads, where these are not latest."""
-        found = set()
-        for ref in sources_of(self.input_names):
-            if resolve_name(store, ref.dataset) != ref:
-                folder = f"versions/{ref.dataset}/"
-                written = {e.key: e.modified for e in store.entries(folder) if "/" not in e.key.removeprefix(folder)}
-                this = written.get(manifest_key(ref), inf)
-                later = (key for key, modified in written.items() if modified > this)
-                found |= {Ref(dataset=ref.dataset, version=key.removeprefix(folder)[:-5]) for key in later}
-        return found
+        return None
 
     def needs(self, store: Store) -> list[Ref]:
         """The versions that must stay while it runs: what it reads, what it may find made, what it goes on from."""
         found = [*(ref for refs in self.inputs.values() for ref in refs), self.ref]
         with suppress(InputError):  # a ref that holds no version's name keeps nothing
             found += filter(None, [resolve_name(store, self.dataset)])
-            older = self.step.grows and self._reads_older(store)
-            found += [previous.manifest.ref] if older and (previous := self.previous(store)) else []
         return found
 
     def changed(self, previous: Version | None, change: str) -> Job:
@@ -182,6 +167,11 @@ class Job:
         """The input versions, readable."""
         reads = self.step.reads
         return {n: [Version.open(store, ref, reads[n].schema) for ref in refs] for n, refs in self.inputs.items()}
+
+
+def _sources(inputs: dict[str, list[str]]) -> set[Ref]:
+    """The versions that these inputs name."""
+    return {Ref.parse(name).of_rows for names in inputs.values() for name in names}
 
 
 def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list[str]] | None = None) -> Job:

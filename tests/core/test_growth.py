@@ -12,7 +12,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
-from pipeline_tasks.core.versions import Version, load_manifest, point
+from pipeline_tasks.core.versions import Version, load_manifest
 from tests.core.toy_steps import ITEMS, check_whole, latest, make, rows_of, toy_gather, toy_list, toy_scale
 from tests.stores import bare_run
 
@@ -187,43 +187,6 @@ def test_an_older_request_of_older_inputs_is_answered_by_what_it_made_and_latest
         again = run_job(store, older)
         assert again.reused and again.ref == first.ref
     assert latest(store, "gathered").manifest.ref == second.ref
-
-
-@pytest.mark.parametrize("asked", ["monday", "tuesday"])
-def test_an_older_task_that_is_run_after_a_newer_one_does_not_undo_it(store, caplog, asked):
-    first = make(store, toy_gather, asked="monday")
-    make(store, toy_list, rows=FIRST | {"d": 4})
-    older = plan(store, toy_gather, {"asked": asked, "withdraw": ("a",)})
-    make(store, toy_list, rows=FIRST | {"d": 4, "e": 5})
-    newer = make(store, toy_gather, asked="monday")
-    for _ in range(2):
-        made = run_job(store, older).ref
-        assert load_manifest(store, made).inputs["previous"] == [str(first.ref)]
-        assert [row["item_id"] for row in Version.open(store, made).table().to_pylist()] == ["b", "c", "d"]
-        assert latest(store, "gathered").manifest.ref == newer.ref and f"`foundry point {made}` moves it" in caplog.text
-    make(store, toy_list, rows=FIRST | {"e": 5, "f": 6}, max_withdrawn=1)
-    make(store, toy_gather, asked="monday")
-    assert {row["item_id"] for row in rows_of(store, "gathered")} == {*"abcdef"}
-
-
-def test_an_older_task_moves_nothing_where_newer_inputs_changed_nothing(store):
-    first = make(store, toy_gather)
-    make(store, toy_list, rows=FIRST | {"d": 4})
-    older = plan(store, toy_gather, {})
-    make(store, toy_list, rows=FIRST)
-    assert make(store, toy_gather).ref == first.ref
-    made = run_job(store, older)
-    assert made.counters["rows_out"] == 4 and latest(store, "gathered").manifest.ref == first.ref
-
-
-def test_an_older_version_that_was_pointed_to_is_the_one_to_grow_by(store):
-    older = latest(store, "items").manifest.ref
-    make(store, toy_list, rows=FIRST | {"d": 4})
-    second = make(store, toy_gather)
-    point(store, older)
-    made = make(store, toy_gather, withdraw=("d",)).ref
-    assert latest(store, "gathered").manifest.ref == made
-    assert load_manifest(store, made).inputs["previous"] == [str(second.ref)]
 
 
 def test_a_withdrawn_row_leaves_the_new_version_only(store):

@@ -32,11 +32,6 @@ class Request(BaseModel):
 _REQUESTS = TypeAdapter(list[Request])
 
 
-def sources_of(inputs: dict[str, list[str]]) -> set[Ref]:
-    """The versions that these inputs name; what they were grown from is none."""
-    return {Ref.parse(name).of_rows for role, names in inputs.items() if role != PREVIOUS for name in names}
-
-
 def requests_key(ref: Ref) -> str:
     """Where the requests that ``ref`` answers, beside the one that made it, are kept."""
     return f"requests/{ref.dataset}/{ref.version}.json"

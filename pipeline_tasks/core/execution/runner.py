@@ -123,8 +123,10 @@ def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: 
         raise InputError(f"{job.step.name} is a {job.step.kind} step and has no groups of parts; drop --group")
     # A growing dataset has one history, whoever asks; other versions do not depend on what else is made.
     with store.alone(digest(job.dataset) if job.step.grows else job.ref.version):
-        made = job.made(store)
-        return _reused(store, job, made, group) if made else _run_whole(store, job, opened, workers)
+        if made := job.made(store):
+            return _reused(store, job, made, group)
+        job.refuse_setback(store)
+        return _run_whole(store, job, opened, workers)
 
 
 def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
@@ -180,8 +182,6 @@ def _run_map(
 def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers: int) -> Outcome:
     before = latest.current(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
-    if job.step.grows and job.is_overtaken(store):
-        before = None  # of a dataset that has a latest version this moves nothing
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     with engine_of(job.step, job.params, workers, partial(last_left, store)) as engine:
         if job.step.kind == "partitioned":

@@ -36,11 +36,17 @@ class Todo:
 
     @classmethod
     def of(cls, store: Store, job: Job) -> Todo:
-        """Look into the store; nothing is computed, and nothing is written."""
+        """Look into the store; nothing is computed, and nothing is written.
+
+        Raises:
+            InputError: a run would be refused, see :meth:`Job.refuse_setback`.
+        """
         inputs = {name: [load_manifest(store, ref) for ref in refs] for name, refs in job.inputs.items()}
         everything = [manifest for found in inputs.values() for manifest in found]
         rows = sum(manifest.rows for manifest in everything)
         made = job.made(store)
+        if not made:
+            job.refuse_setback(store)
         if made or job.step.kind != "map":
             size = 0 if made else sum(part.size_bytes for m in everything for p in m.parts for part in p.objects)
             found = load_manifest(store, made) if made else None
