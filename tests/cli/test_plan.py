@@ -97,7 +97,7 @@ def test_the_table_says_all_of_it_and_its_total(store, capsys):
     show(planned(store, toy_tally, toy_scale), ["toy_bare", "toy_bare"])
     table, lines = capsys.readouterr().out.split("└")
     assert "anew, but for known partitions" in table and "1 run of up to 8 rows: local" in table
-    assert re.search(r"2 GiB, had [\d.]+ [MG]iB", table) and re.search(r"\d KiB|\d B ", table) and "5 of 5 parts" in table
+    assert re.search(r"2 GiB, had [\d.]+ .iB", table) and re.search(r"\d KiB|\d B ", table) and "5 of 5 parts" in table
     total, skipped = lines.strip().splitlines()[-2:]
     assert total.startswith("~") and total.endswith("hours, 0.00 dollars; not known: toy_scale")
     assert skipped == "skipped with these parameters: toy_bare"

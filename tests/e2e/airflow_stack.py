@@ -43,8 +43,12 @@ class Airflow:
         self._client = httpx.Client(base_url=url, timeout=PATIENCE_S)
 
     def ask(self, method: str, path: str, **body: Any) -> Any:
-        """The JSON answer of ``/api/v2/<path>``."""
-        answer = self._client.request(method, f"/api/v2/{path}", json=body or None)
+        """The JSON answer of ``/api/v2/<path>``; SQLite refuses some who wait, who ask again."""
+        for _ in range(5):
+            answer = self._client.request(method, f"/api/v2/{path}", json=body or None)
+            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or method == "POST":
+                break
+            time.sleep(1)
         answer.raise_for_status()
         return answer.json()
 
