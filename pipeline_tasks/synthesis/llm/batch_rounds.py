@@ -26,7 +26,6 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.synthesis.llm.acceptance import FIRST_REFUSED
 from pipeline_tasks.synthesis.llm.api import PATHS, at_most, sent
 from pipeline_tasks.synthesis.llm.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.llm.batch_files import MOST, Line, read_line, requests_by_file
@@ -248,11 +247,11 @@ class _Buying:
     def _note_unanswered(self, batch: Batch, lines: dict[str, Line], status: str) -> None:
         """Count what failed for its own sake, and remember what the account or the server is to blame for.
 
-        A server's error is a row's own where others were answered, or the row had failed before; many such are not.
+        A server's error is a row's own where others were answered, or all such rows had failed before.
         """
         before = failures(self._store, self._again)
         faulty = {one for one, line in lines.items() if line.why == "server"}
-        is_own = len(faulty) < FIRST_REFUSED and (len(lines) < len(batch.ids) or faulty <= before.keys())
+        is_own = len(lines) < len(batch.ids) or faulty <= before.keys()
         counted = ("row", "server") if is_own else ("row",)
         failed = {one for one, line in lines.items() if line.why in counted} if status == "completed" else set()
         note_failures(self._store, failed, self._again)

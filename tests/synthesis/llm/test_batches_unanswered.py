@@ -8,11 +8,12 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.paid.batch_notes import FAILED
+from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.llm.batch_rounds import SHARE, Round
 from pipeline_tasks.synthesis.write_needs import write_needs
-from tests.stores import go
+from tests.stores import go, put
 from tests.synthesis.llm import test_batch_rounds
-from tests.synthesis.llm.test_batch_rounds import ASKED, USD, counted, looked
+from tests.synthesis.llm.test_batch_rounds import ASKED, TEXT, USD, counted, looked
 
 store, there = test_batch_rounds.store, test_batch_rounds.there
 
@@ -32,6 +33,16 @@ def test_what_the_server_lacks_is_no_failure_of_rows_and_is_asked_later(store, t
     looked(store)
     there.end()
     assert looked(store).answered == 5 and looked(store) == Round() and not there.alone
+
+
+def test_many_rows_that_fail_while_others_are_answered_are_given_up_after_two_batches(store, there):
+    texts = [TEXT.format(f"{n} {'faulty' * (n < 20)}") for n in range(60)]
+    put(store, PASSAGES, [{"passage_id": f"p{n}", "text": text, "split": "train"} for n, text in enumerate(texts)])
+    assert looked(store) == Round(open=60)
+    there.end(failing=lambda body: "server_error" if "faulty volunteers" in json.dumps(body) else "")
+    assert looked(store) == Round(answered=40, failed=20, usd=pytest.approx(40 * USD * SHARE), open=20)
+    there.end(failing=lambda body: "server_error")
+    assert looked(store) == Round(failed=20) and looked(store) == Round()
 
 
 def test_what_comes_too_often_is_asked_again_at_half_the_price_while_others_are_answered(store, there):
