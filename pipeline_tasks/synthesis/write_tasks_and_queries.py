@@ -13,7 +13,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.synthesis.checking.checks import bounds_of, check_names
+from pipeline_tasks.synthesis.checking.checks import TABLE, bounds_of, check_names
 from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.llm.client import Response
 from pipeline_tasks.synthesis.llm.endpoint import LlmParams
@@ -46,7 +46,7 @@ class WriteTasksAndQueriesParams(LlmParams):
     writes=INSTRUCTED_PAIRS,
     kind="map",
     dataset="mtp/fret",
-    version="7",
+    version="8",
     pool="llm",
     secrets=("llm",),
 )
@@ -54,15 +54,20 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     """Ask the LLM for a task and a query for each sampled passage, by one prompt; the passage is the positive for now.
 
     The task is the query's instruction. Rejects have the passage's id and the reason of the first of the
-    :mod:`~pipeline_tasks.synthesis.checking.checks` that refuses the query, or of the task with ``task_`` before it;
-    passages outside the sample or the splits are counted as ``not_sampled``.
+    :mod:`~pipeline_tasks.synthesis.checking.checks` that refuses the query, or of the task with ``task_`` before it:
+    ``checks`` widen the bounds of a task, and narrow none. Passages outside the sample or the splits are counted as
+    ``not_sampled``.
 
     Source: Gecko 3.2, "LLM-based Diverse Query Generation". Departures: the prompt, which is not published, is ours,
     and answers are checked.
     """
     check_names(params.checks)
     bounds = bounds_of(params.kind, ANY, _LEAST_WORDS | dict(params.checks))
-    task_bounds = task_prompts.TASK_BOUNDS | {n: b for n, b in params.checks.items() if n in task_prompts.TASK_BOUNDS}
+    task_bounds = {
+        check.name: (min if check.side == "least" else max)(bound, params.checks.get(check.name, bound))
+        for check in TABLE
+        if (bound := task_prompts.TASK_BOUNDS.get(check.name)) is not None
+    }
     asked_of = [p for p in rows.to_pylist() if p["split"] in params.splits]
     asked_of = [p for p in asked_of if unit_hash("sample", p["passage_id"]) < params.sample_rate]
     run.count("not_sampled", rows.num_rows - len(asked_of))

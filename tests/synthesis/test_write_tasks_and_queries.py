@@ -89,6 +89,14 @@ def test_checks_lift_the_bounds_of_tasks_too(store, asked):
     assert rejects(store, "mtp/fret")["short"]["reason"] == "query_task_too_short"
 
 
+def test_checks_of_queries_refuse_no_task_that_is_fine_by_itself(store, asked):
+    go(store, write_tasks_and_queries, llm="m", api=asked[0], checks={"query_chars": 40})
+    assert len(TASK) > 40 and [row["passage_id"] for row in rows(store, "mtp/fret")] == ["keywords"]
+    assert rejects(store, "mtp/fret")["good"]["reason"] == "query_too_long"
+    go(store, write_tasks_and_queries, llm="m", api=asked[0], checks={"words": 11})
+    assert rejects(store, "mtp/fret")["good"]["reason"] == "query_too_short"
+
+
 def test_a_run_says_its_price_before_and_what_is_paid_is_not_paid_again(store, asked):
     api, started = asked
     values = {"llm": "m", "api": api}
