@@ -46,7 +46,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
-    version="5",
+    version="6",
     pool="llm",
     secrets=("llm",),
 )
@@ -118,9 +118,10 @@ def _ask(
 
 
 def _repair(n_passages: int, answer: Response, prompt: Prompt) -> Prompt | None:
-    """One more turn, with how many grades are wanted, unless the answer has them or was cut off."""
+    """One more turn, with how many grades are wanted if it is the object, unless it has them or was cut off."""
     unread = isinstance(_read(n_passages, answer, prompt), Rejected)
-    also = f' "grades" is {n_passages} digits of 0 to 3, with spaces between.'
+    is_object = parse_fields(answer.text, *prompt.fields) != Rejected(UNPARSABLE)
+    also = f' "grades" is {n_passages} digits of 0 to 3, with spaces between.' if is_object else ""
     return repaired(prompt, answer.text, also) if unread and answer.finish_reason != "length" else None
 
 

@@ -14,11 +14,13 @@ from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.curation.grade_passages import grade_passages
+from pipeline_tasks.curation.grade_passages import _ask, grade_passages
 from pipeline_tasks.curation.unify import unify
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.synthesis.estimate import of_step
+from pipeline_tasks.synthesis.llm.client import Response
+from pipeline_tasks.synthesis.prompting.instructing import repair
 from tests.stores import go, put, rejects, rows
 from tests.synthesis.conftest import StandInEndpoint
 
@@ -123,6 +125,13 @@ def test_grades_that_cannot_be_read_are_asked_for_once_more(store, grader, said)
     assert counted["repairs"] == 3 and len(there.seen) == 6
     last = [one["body"]["messages"][-1]["content"] for one in there.seen]
     assert sum(text.endswith("3 digits of 0 to 3, with spaces between.") for text in last) == 3
+
+
+@pytest.mark.parametrize("said", ["the second one", '{"grades": [3, 2]}', '{"grade": "3 2"}'])
+def test_an_answer_that_is_no_such_object_is_asked_for_again_as_other_steps_ask(said):
+    asked = _ask("q", "Find where.", "sandbags", ["a", "b"], grade_passages.parse({"llm": "m"}))
+    answer = Response("", said, 0, 0, False, 0.0, "stop", 0)
+    assert asked.repair(answer, asked.prompt) == repair(answer, asked.prompt) is not None
 
 
 @pytest.mark.parametrize(
