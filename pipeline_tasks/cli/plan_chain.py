@@ -6,6 +6,7 @@ how much of that is new from what is new to it: a part that was worked on stays 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +61,15 @@ def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str
         read = {name: texts for name, texts in inputs.items() if name in step.reads}
         found.append(PlannedStep(step, chosen, read, step.output(step.parse(chosen))))
     return found
+
+
+def defaults_after(planned: PlannedStep, name: str, before: Mapping[str, Step]) -> list[str]:
+    """Datasets read by default behind steps, by what they write: of what another input read, all that they write."""
+    params, reads = planned.step.parse(planned.values), planned.step.reads
+    if not (reader := reads[name].read_by):
+        return reads[name].defaults(params)
+    readers = planned.inputs.get(reader, reads[reader].defaults(params))
+    return [one for one, step in before.items() if readers and step.writes == reads[name].schema]
 
 
 @dataclass(frozen=True)
@@ -118,8 +128,9 @@ class Chain:
         step, params = planned.step, planned.step.parse(planned.values)
         given = {name: texts for name, texts in planned.inputs.items() if name not in step.reads}
         coming: dict[str, list[Line]] = {}
-        for name, read in step.read_with(params).items():
-            texts = planned.inputs.get(name, read.defaults(params))
+        steps = {name: line.step for name, line in self.lines.items()}
+        for name in step.read_with(params):
+            texts = planned.inputs.get(name, defaults_after(planned, name, steps))
             before = [self.lines[text] for text in texts if text in self.lines]
             there = [str(found.made.ref) for found in before if found.made]
             if waiting := [found for found in before if not found.made]:

@@ -20,7 +20,7 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import Resources
+from pipeline_tasks.core.step import From, Resources
 from pipeline_tasks.core.store import Store, open_store
 
 
@@ -75,10 +75,14 @@ def steps_command() -> None:
     table = Table("step", "kind", "reads", "writes", "may take", "parameters", "what it does")
     for name in step_names():
         step = get_step(name)
-        reads = "\n".join(f"{n}={r.dataset or (r.schema.name if r.schema else '')}" for n, r in step.reads.items())
+        reads = "\n".join(f"{n}={_source(r)}" for n, r in step.reads.items())
         params = "\n".join(f"{n}={_default(f)}" for n, f in step.params.model_fields.items())
         table.add_row(name, step.kind, reads, step.dataset, resources_text(resources_of(step)), params, step.doc)
     console().print(table)
+
+
+def _source(read: From) -> str:
+    return f"as {read.read_by} read" if read.read_by else read.dataset or (read.schema.name if read.schema else "")
 
 
 def resources_text(needs: Resources) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pipeline_tasks.cli.plan_chain import by_name
+from pipeline_tasks.cli.plan_chain import by_name, defaults_after
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
@@ -25,6 +25,7 @@ from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
 
 _COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND version = ? GROUP BY name"
@@ -115,12 +116,13 @@ def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
 def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> Outcome:
     """Run steps, each of which reads what those before it made; what became of the last one."""
     made: dict[str, str] = {}
+    steps: dict[str, Step] = {}
     for planned in by_name(names, values, inputs):
-        reads = {name: read.defaults(planned.step.parse(planned.values)) for name, read in planned.step.reads.items()}
+        reads = {name: defaults_after(planned, name, steps) for name in planned.step.reads}
         linked = {name: [made.get(text, text) for text in texts] for name, texts in (reads | planned.inputs).items()}
         handed = {name: texts for name, texts in linked.items() if name in planned.inputs or texts != reads.get(name)}
         outcome = run_job(store, plan(store, planned.step, planned.values, handed), workers=settings().workers)
-        made[planned.name] = str(outcome.ref)
+        made[planned.name], steps[planned.name] = str(outcome.ref), planned.step
     return _as_when_built(store, outcome)
 
 

@@ -6,12 +6,19 @@ from collections import Counter
 
 import pytest
 
-from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested
+from pipeline_tasks.cli.costs import CostSources
+from pipeline_tasks.cli.plan_chain import Chain, by_name
+from pipeline_tasks.cli.run import _source
+from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested, run_chain
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome
+from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, load_manifest
+from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
+from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from tests.stores import put
 
 CHAIN = ("sweep", "count", "square", "total", "--over", "parts=2,3", "--over", "plus=[1, 5]", "--by", "sum")
 
@@ -36,6 +43,30 @@ def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_pa
     again = toys(*CHAIN)
     assert again.stdout == swept.stdout
     assert sorted((tmp_path / "store").rglob("*.parquet")) == before, "nothing is made again"
+
+
+def test_what_another_input_read_is_read_as_the_chain_made_it(tmp_path):
+    store, found = LocalStore(tmp_path), []
+    names = ["near_duplicate_passages", "combine_pairs"]
+    pairs = [{"query_id": "q", "query": "deep?", "intent": "qa", "origin": "faq", "passage_id": "a", "split": "train"}]
+    for ids in ("ab", "ac", "ab"):
+        put(store, PASSAGES, [{"passage_id": one, "split": "train"} for one in ids], dataset="chunks")
+        same = [{"passage_id": one, "representative_id": one, "cosine": 1.0} for one in ids]
+        put(store, PASSAGE_DUPLICATES, same, dataset="duplicates/passages")
+        if not found:
+            put(store, PAIRS, pairs, dataset="mtp/own/faq", passages=run_chain(store, names[:1], {}, {}).ref)
+        made = run_chain(store, names, {"own": ["faq"]}, {}).ref
+        chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+        planned = [chain.add(one).job for one in by_name(names, {"own": ["faq"]}, {})]
+        found.append(load_manifest(store, made).inputs["passages"])
+        assert found[-1] == [str(planned[0].ref)] == planned[1].input_names["passages"]
+    assert found[0] == found[2] != found[1]
+    put(store, PASSAGES, [{"passage_id": "a", "split": "train"}], dataset="chunks")
+    put(store, PASSAGE_DUPLICATES, same[:1], dataset="duplicates/passages")
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    assert [chain.add(one).todo for one in by_name(names, {"own": ["faq"]}, {})][1] == "after near_duplicate_passages"
+    put(store, PAIRS, pairs, dataset="mtp/dm")
+    assert list(chain.add(by_name(names[1:], {}, {})[0]).job.inputs) == ["dm"], "nobody read passages"
 
 
 def test_of_a_loss_the_lowest_is_the_best_and_what_has_none_comes_last():
@@ -86,3 +117,8 @@ def test_a_part_of_a_parameter_goes_beside_its_other_parts():
     }  # fmt: skip
     with pytest.raises(InputError, match="epochs.more: epochs is no parameter .* that has parts"):
         nested({"epochs.more": "2"}, steps)
+
+
+def test_steps_say_which_input_decides_what_another_is():
+    assert _source(combine_pairs.reads["passages"]) == "as own read"
+    assert _source(combine_pairs.reads["dm"]) == "mtp/dm"
