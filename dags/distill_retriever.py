@@ -14,6 +14,7 @@ from foundry_airflow.steps import (
     evaluation_tasks,
     fold_lineage,
     stages,
+    start_field,
     step,
 )
 
@@ -33,7 +34,6 @@ SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the mo
 DISTILL = form(
     "distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "instruct", "pool_instruction"
 )
-BACKBONE = form("evaluate_retriever", "backbone")
 
 with DAG(
     "distill_retriever",
@@ -44,7 +44,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | evaluation_fields() | BACKBONE.params | DISTILL.params,
+    params={"size": SIZE} | evaluation_fields() | start_field() | DISTILL.params,
 ) as dag:
     size = {"size": dag.param("size")}
     chosen = DISTILL.values(dag) | size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.forms import form
 from foundry_airflow.inputs import pin_versions
 from foundry_airflow.steps import (
     DEFAULT_ARGS,
@@ -12,6 +11,7 @@ from foundry_airflow.steps import (
     evaluation_tasks,
     fold_lineage,
     stages,
+    start_field,
 )
 
 from pipeline_tasks.models.sizes import SIZES
@@ -33,8 +33,6 @@ SIZE = Param(
     description="size whose latest model is scored (left empty: the model whose change started the run)",
 )
 
-BACKBONE = form("evaluate_retriever", "backbone")
-
 with DAG(
     "evaluate_retriever",
     description="scores on judged queries",
@@ -43,7 +41,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "evaluation"],
     doc_md=DOC,
-    params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
+    params={"size": SIZE} | evaluation_fields() | start_field(),
 ) as dag:
     read = pin_versions(**evaluation_inputs())
     models, compared = stages(dag, "{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")

@@ -205,12 +205,21 @@ def input_from_outputs_task(name: str, reads: str, values: dict[str, Any], versi
     return NamedOperator(task_id=reads, step=name, values=of_run(values), reads=reads, versions=of_run(versions)).output
 
 
+def start_field() -> dict[str, Param]:
+    """The field ``backbone`` of a DAG with :func:`stages`: no default of a step's stands in for what a model was."""
+    description = (
+        "model that the row <size>/untrained is of: a name of `foundry models` or the path of a folder "
+        "(left empty: what the model began as)"
+    )
+    return {"backbone": Param(None, type=["null", "string"], section="evaluate_retriever", description=description)}
+
+
 def stages(dag: DAG, models: Any) -> tuple[XComArg, dict[str, XComArg]]:
     """The task ``models``: every stage of the models named, else of those whose change started the run.
 
     And what :func:`evaluation_tasks` compares them with, by the fields ``backbone`` and ``systems`` of ``dag``.
     """
-    named = {"backbone": form_value("evaluate_retriever", "backbone"), "systems": of_run(dag.param("systems"))}
+    named = of_run({name: dag.param(name) for name in ("backbone", "systems")})
     operator = StagesOperator(task_id="models", models=models, named=named)
     return operator.output, {name: XComArg(operator, name) for name in ("size", *named)}
 

@@ -100,10 +100,11 @@ def test_all_steps_of_fret_are_of_the_encoder_that_its_form_names(told, root):
     assert len(encoders) == 6 and {*encoders.values()} - {None} == {"all-minilm-l6-v2"}
 
 
+@pytest.mark.parametrize("table", ["", "[evaluate_retriever]", "[default]"])
 @pytest.mark.parametrize("name", ["evaluate_retriever", "distill_retriever"])
-def test_models_are_compared_with_the_start_that_the_form_says(told, root, name):
-    for file, start in (("", ""), ('[evaluate_retriever]\nbackbone = "gte-base"\n', "gte-base")):
-        told(file)
-        dag = read_dag(root / "dags", name)
-        template = dag.get_task("models").named["backbone"]
-        assert [rendered(dag, template, {"backbone": chosen}) for chosen in (None, "minilm")] == [start, "minilm"]
+def test_models_are_compared_with_what_they_began_as_whatever_the_operators_file_says(told, root, name, table):
+    told(f'{table}\nbackbone = "gte-base"\n' if table else "")
+    dag = read_dag(root / "dags", name)
+    start = dag.get_task("models").named["backbone"]
+    assert [rendered(dag, start, {"backbone": chosen}) for chosen in (None, "minilm")] == [None, "minilm"]
+    assert dag.params.get_param("backbone").description.endswith("(left empty: what the model began as)")
