@@ -32,8 +32,8 @@ with DAG(
     doc_md=DOC,
     params=GENERAL.params | OWN.params,
 ) as dag:
-    files = form_value("read_general_pairs", "source", "general_source")
+    files = form_value("read_general_pairs", "source", "general_source", "")
     general = step("read_general_pairs", params=GENERAL.values(dag), only_if=files)
-    files = form_value("read_pairs", "source", "own_source")
+    files = form_value("read_pairs", "source", "own_source", "")
     own = step("read_pairs", params=OWN.values(dag), only_if=files)
     fold_lineage(general, own)

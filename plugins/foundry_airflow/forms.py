@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.definitions.param import DagParam
 
+from foundry_airflow.backends import EMPTY
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import default_of, usual
 from pipeline_tasks.core.registry import get_step
@@ -63,15 +64,16 @@ def fields(*forms: Form) -> dict[str, Param]:
     return {name: field for one in forms for name, field in one.params.items()}
 
 
-def form_value(name: str, parameter: str, field: str = "") -> str:
+def form_value(name: str, parameter: str, field: str = "", empty: str = EMPTY) -> str:
     """A template of what a run's field holds and, where it is left empty, of what the form then says.
 
     Args:
         name: the step whose default that is.
         parameter: of the step.
         field: where it is not called as the parameter is.
+        empty: where the form says nothing; no other step's own default then stands in.
     """
-    return f"{{{{ params.{field or parameter} or {default_of(get_step(name), parameter) or ''!r} }}}}"
+    return f"{{{{ params.{field or parameter} or {default_of(get_step(name), parameter) or empty!r} }}}}"
 
 
 def _made(name: str, parameter: str) -> Any:

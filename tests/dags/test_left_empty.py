@@ -100,6 +100,21 @@ def test_all_steps_of_fret_are_of_the_encoder_that_its_form_names(told, root):
     assert len(encoders) == 6 and {*encoders.values()} - {None} == {"all-minilm-l6-v2"}
 
 
+@pytest.mark.parametrize("name", ["adapt_to_corpus", "follow_instructions", "train_retriever"])
+def test_a_backbone_left_empty_is_the_sizes_in_all_steps_whatever_another_steps_table_says(told, root, name):
+    section = read_dag(root / "dags", name).params.get_param("backbone").schema["section"]
+    others = {step for field, step, *_ in uses(read_dag(root / "dags", name)) if field == "backbone"} - {section}
+    assert others
+    told("".join(f'[{step}]\nbackbone = "gte-base"\n' for step in others))
+    dag = read_dag(root / "dags", name)
+    for field, step, parameter, value in uses(dag):
+        if field == "backbone":
+            got = parameters_of(get_step(step), {parameter: rendered(dag, value, {"backbone": None})})
+            assert not got.get("backbone"), step
+            of_size, as_got = (get_step(step).parse({"size": "596m"} | more) for more in ({}, got))
+            assert as_got.identity() == of_size.identity(), f"{step}: another version than without the field"
+
+
 @pytest.mark.parametrize("table", ["", "[evaluate_retriever]", "[default]"])
 @pytest.mark.parametrize("name", ["evaluate_retriever", "distill_retriever"])
 def test_models_are_compared_with_what_they_began_as_whatever_the_operators_file_says(told, root, name, table):
