@@ -27,8 +27,11 @@ alpha pays for training alone, other intervals for lists and training.
 """
 
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
-ALPHA = Param(1.0, type="number", exclusiveMinimum=0, section="adapt_to_corpus", description="BM25 scores are divided "
-              "by it in ListNet's target: the smaller, the more the first passages count")  # fmt: skip
+OBJECTIVE, LEAD = default("adapt_to_corpus", "objective"), f"(params.lead or {default('sample_rank_lists', 'lead')!r})"
+LIST_NET = OBJECTIVE if isinstance(OBJECTIVE, dict) and OBJECTIVE.get("name") == "list_net" else {}
+ALPHA = Param(float(LIST_NET.get("alpha", 1)), type="number", exclusiveMinimum=0, section="adapt_to_corpus",
+              description="BM25 scores are divided by it in ListNet's target: the smaller, the more the first passages "
+              "count")  # fmt: skip
 QUERIES = form("extract_queries", "query_source", "per_passage")
 QUERIES.params["query_source"].schema["examples"].append("events")
 BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
@@ -36,11 +39,11 @@ LLM = form("extract_events", *BY_CHAT, names={"temperature": "llm_temperature"})
 EVENTS = form("extract_events", "sample_rate", "splits")
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "lead", "k", "m", "strategy", "by", "first", "skip", "n_lists")
-OBJECTIVE, LEAD = default("adapt_to_corpus", "objective"), f"(params.lead or {default('sample_rank_lists', 'lead')!r})"
-MEANS = {"objective": "list_net, and info_nce where lead is own"} if OBJECTIVE == "list_net" else {}
+OWN = ", and info_nce where lead is own" if OBJECTIVE == "list_net" else ""
+MEANS = {"objective": f"list_net{OWN}"} if OWN or LIST_NET else {}
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES, empty=MEANS)
 FORMS = QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT
-USUAL = f"('info_nce' if {LEAD} == 'own' else 'list_net')" if MEANS else repr(OBJECTIVE)
+USUAL = f"('info_nce' if {LEAD} == 'own' else 'list_net')" if OWN else repr("list_net" if LIST_NET else OBJECTIVE)
 LOSS = f"""{{% set loss = params.objective or {USUAL} %}}{{% if loss == 'list_net' %}}\
 {{{{ {{"name": loss, "alpha": params.alpha}} | tojson }}}}{{% elif loss is string %}}{{{{ loss }}}}{{% endif %}}"""
 DEPTH = f"{{{{ params.k or {max(default('sample_rank_lists', 'k'), default('rank_bm25', 'depth'))} }}}}"

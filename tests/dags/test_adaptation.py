@@ -60,6 +60,13 @@ def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_co
     [
         ('[adapt_to_corpus]\nobjective = "list_mle"', {}, {"name": "list_mle"}, False, 200),
         ('[adapt_to_corpus]\nobjective = {name = "list_net", alpha = 3}', {}, LIST_NET | {"alpha": 3}, False, 200),
+        (
+            '[adapt_to_corpus]\nobjective = {name = "list_net", alpha = 3}',
+            {"alpha": 0.5},
+            LIST_NET | {"alpha": 0.5},
+            False,
+            200,
+        ),
         ('[adapt_to_corpus]\nobjective = "list_mle"', {"objective": "list_net"}, LIST_NET, False, 200),
         ('[sample_rank_lists]\nlead = "own"', {}, {"name": "info_nce"}, True, 200),
         ('[sample_rank_lists]\nlead = "own"', {"lead": "ranking"}, LIST_NET, False, 200),
@@ -71,7 +78,7 @@ def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_co
 def test_what_the_form_leaves_empty_is_as_the_operators_file_says(told, root, file, form, objective, in_batch, depth):
     told(file)
     dag = read_dag(root / "dags", "adapt_to_corpus")
-    held = dict.fromkeys(("objective", "lead", "k", "backbone")) | {"alpha": 1.0, "size": "22m"} | form
+    held = {name: dag.params[name] for name in dag.params} | form
     asked = {}
     for name in ("adapt_to_corpus", "rank_bm25"):
         templates = {key: text for key, text in dag.get_task(name).values.items() if isinstance(text, str)}
