@@ -46,7 +46,8 @@ FORMS = QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT
 USUAL = f"('info_nce' if {LEAD} == 'own' else 'list_net')" if OWN else repr("list_net" if LIST_NET else OBJECTIVE)
 LOSS = f"""{{% set loss = params.objective or {USUAL} %}}{{% if loss == 'list_net' %}}\
 {{{{ {{"name": loss, "alpha": params.alpha}} | tojson }}}}{{% elif loss is string %}}{{{{ loss }}}}{{% endif %}}"""
-DEPTH = f"{{{{ params.k or {max(default('sample_rank_lists', 'k'), default('rank_bm25', 'depth'))} }}}}"
+K, D = default("sample_rank_lists", "k"), default("rank_bm25", "depth")
+DEPTH = f"{{{{ params.k or [{K!r} | int, {D!r} | int] | max }}}}"
 MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
 

@@ -72,6 +72,7 @@ def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_co
         ('[sample_rank_lists]\nlead = "own"', {"lead": "ranking"}, LIST_NET, False, 200),
         ("[sample_rank_lists]\nk = 1000", {}, LIST_NET, False, 1000),
         ("[rank_bm25]\ndepth = 500", {}, LIST_NET, False, 500),
+        ('[sample_rank_lists]\nk = "300"', {}, LIST_NET, False, 300),
         ("[rank_bm25]\ndepth = 500", {"k": 50}, LIST_NET, False, 50),
     ],
 )
