@@ -65,7 +65,7 @@ with DAG(
 ) as dag:
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
     size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)
-    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": f"{{{{ {LEAD} == 'own' or '' }}}}"}
+    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": f"{{{{ {LEAD} == 'own' }}}}"}
     passages = pin_versions(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
     start_inputs = passages.pop("adapt_to_corpus")
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)

@@ -68,6 +68,7 @@ def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_co
             200,
         ),
         ('[adapt_to_corpus]\nobjective = "list_mle"', {"objective": "list_net"}, LIST_NET, False, 200),
+        ("[default]\nin_batch = true", {}, LIST_NET, False, 200),
         ('[sample_rank_lists]\nlead = "own"', {}, {"name": "info_nce"}, True, 200),
         ('[sample_rank_lists]\nlead = "own"', {"lead": "ranking"}, LIST_NET, False, 200),
         ("[sample_rank_lists]\nk = 1000", {}, LIST_NET, False, 1000),
