@@ -19,6 +19,11 @@ from tests.core.toy_steps import latest, make, rows_of, toy_gather, toy_list
 FIRST = {"a": 1, "b": 2}
 
 
+@pytest.fixture
+def store(items_store: LocalStore) -> LocalStore:
+    return items_store
+
+
 def made_of(store: LocalStore) -> dict[str, bytes | None]:
     return {key: store.read(key) for folder in ("versions", "refs", "requests") for key in store.keys(folder)}
 

@@ -61,12 +61,12 @@ def _cards() -> list[str]:
     return ray.get_gpu_ids() if ray.is_initialized() else []
 
 
-@on_ray
 @pytest.fixture
 def store(items_store: LocalStore) -> LocalStore:
     return items_store
 
 
+@on_ray
 def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO):
         made = make(store, toy_train)
