@@ -47,11 +47,9 @@ def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3S
 
 
 @pytest.fixture
-def items_store(tmp_path: Path) -> LocalStore:
-    """A store in a folder, with two items."""
-    found = LocalStore(tmp_path / "store")
-    make(found, toy_list, rows={"a": 1, "b": 2})
-    return found
+def items(store: LocalStore) -> None:
+    """Two items in ``store``."""
+    make(store, toy_list, rows={"a": 1, "b": 2})
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -16,12 +16,9 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
 from tests.core.toy_steps import latest, make, rows_of, toy_gather, toy_list
 
+pytestmark = pytest.mark.usefixtures("items")
+
 FIRST = {"a": 1, "b": 2}
-
-
-@pytest.fixture
-def store(items_store: LocalStore) -> LocalStore:
-    return items_store
 
 
 def made_of(store: LocalStore) -> dict[str, bytes | None]:

@@ -20,9 +20,10 @@ from pipeline_tasks.core.execution.team import PartDone, member
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
-from pipeline_tasks.core.store import LocalStore
 from tests.core.ray_cluster import ROOM, on_ray, several_nodes
 from tests.core.toy_steps import ITEMS, latest, make
+
+pytestmark = pytest.mark.usefixtures("items")
 
 log = logging.getLogger(__name__)
 N = 2
@@ -68,11 +69,6 @@ def toy_team(inputs: Inputs, params: TeamParams, run: Run) -> Path:
     out.mkdir(exist_ok=True)
     (out / "weights").write_text(" ".join(sorted(path.name for path in meeting.iterdir())))
     return out
-
-
-@pytest.fixture
-def store(items_store: LocalStore) -> LocalStore:
-    return items_store
 
 
 @pytest.fixture(scope="module")

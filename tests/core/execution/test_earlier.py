@@ -7,14 +7,10 @@ import pytest
 from pipeline_tasks.core.execution.earlier import earlier, earlier_part, earlier_part_and_rejects
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import manifest_key
 from tests.core.toy_steps import latest, make, toy_scale
 
-
-@pytest.fixture
-def store(items_store: LocalStore) -> LocalStore:
-    return items_store
+pytestmark = pytest.mark.usefixtures("items")
 
 
 def test_the_latest_version_made_alike(store):

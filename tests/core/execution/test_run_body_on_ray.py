@@ -61,13 +61,8 @@ def _cards() -> list[str]:
     return ray.get_gpu_ids() if ray.is_initialized() else []
 
 
-@pytest.fixture
-def store(items_store: LocalStore) -> LocalStore:
-    return items_store
-
-
 @on_ray
-def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tmp_path, monkeypatch, caplog):
+def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, items, store, tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO):
         made = make(store, toy_train)
     assert made.counters["rows_rejected"] == 2 and not made.counters["resumed"]
@@ -87,7 +82,7 @@ def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tm
 
 
 @on_ray
-def test_a_machine_that_is_no_node_has_it_done_as_a_client_and_hears_it(store, monkeypatch, caplog):
+def test_a_machine_that_is_no_node_has_it_done_as_a_client_and_hears_it(items, store, monkeypatch, caplog):
     """As a step in a container or a pod does."""
     with TemporaryDirectory(prefix="ray") as folder, head_with_clients(Path(folder)) as address:
         use(address, monkeypatch)
@@ -100,7 +95,7 @@ def test_a_machine_that_is_no_node_has_it_done_as_a_client_and_hears_it(store, m
 
 
 @on_ray
-def test_one_that_is_killed_goes_on_from_its_checkpoint(cluster, store, caplog):
+def test_one_that_is_killed_goes_on_from_its_checkpoint(cluster, items, store, caplog):
     with caplog.at_level(logging.INFO):
         made = make(store, toy_train, deadly=True)
     assert made.counters["resumed"] == 1
@@ -110,7 +105,7 @@ def test_one_that_is_killed_goes_on_from_its_checkpoint(cluster, store, caplog):
 
 
 @on_ray
-def test_an_error_arrives_with_what_was_counted_and_the_checkpoint_stays(cluster, store):
+def test_an_error_arrives_with_what_was_counted_and_the_checkpoint_stays(cluster, items, store):
     (store.folder / "refuse").touch()
     with pytest.raises(InputError, match="^the second step is refused$") as told:
         make(store, toy_train)
@@ -119,7 +114,7 @@ def test_an_error_arrives_with_what_was_counted_and_the_checkpoint_stays(cluster
 
 
 @on_ray
-def test_a_training_on_a_card_asks_for_a_node_that_has_one(cluster, store):
+def test_a_training_on_a_card_asks_for_a_node_that_has_one(cluster, items, store):
     with pytest.raises(InputError, match=r"toy_train asks for 2 GiB and 1 GPUs a task, and no node"):
         make(store, toy_train, device="cuda")
 
