@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import DATA, Entry, ModelSpec, get
 
-StageName = Literal["adapt", "pretrain", "finetune", "distill", "corpus"]
+StageName = Literal["adapt", "pretrain", "finetune", "distill", "corpus", "instructions"]
 
 
 class Stage(Entry):
@@ -36,6 +36,12 @@ _OF_LISTS = {"learning_rate": 2e-5, "batch_size": 16, "temperature": 0.05}
 
 Source: BMEmbed, appendix C, for the learning rate. Departures: its steps learn from one list, and its cosines are not
 scaled.
+"""
+
+_OF_TUPLES = {"learning_rate": 5e-5, "batch_size": 96}
+"""What training on instructed tuples has of its own, where a size says nothing else.
+
+Source: InF-IR, appendix F.1: 32 tuples, of three rows each.
 """
 
 
@@ -75,6 +81,7 @@ class Size(Entry):
     finetune: Stage
     distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")
     corpus: Stage | None = Field(None, description="adaptation to a corpus, from lists of a ranking")
+    instructions: Stage | None = Field(None, description="following instructions, from tuples")
 
     def pieces(self, device: str) -> Pieces:
         """What of a batch is worked on at once on a kind of device."""
@@ -88,7 +95,8 @@ class Size(Entry):
         """
         stages = {"pretrain": self.pretrain, "finetune": self.finetune, "distill": self.distill or self.finetune}
         lists = self.corpus or self.finetune.model_copy(update=_OF_LISTS)
-        found = (stages | {"adapt": self.adapt, "corpus": lists})[name]
+        tuples = self.instructions or self.finetune.model_copy(update=_OF_TUPLES)
+        found = (stages | {"adapt": self.adapt, "corpus": lists, "instructions": tuples})[name]
         if found is None:
             raise InputError(f"{self.backbone} attends both ways already: adapt_backbone is for sizes with a decoder")
         return found

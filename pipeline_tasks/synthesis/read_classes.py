@@ -30,7 +30,7 @@ class ReadClassesParams(OwnFilesParams):
         min_length=1,
         description="task instruction before a query",
     )
-    ids: bool = Field(True, description="append the triplet's id to its texts: against false in-batch negatives")
+    ids: bool = Field(True, description="begin the triplet's texts with its id: against false in-batch negatives")
 
 
 class _ClassTexts(NamedTuple):
@@ -41,18 +41,19 @@ class _ClassTexts(NamedTuple):
     of_label: dict[str, list[int]]
 
 
-@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="3")
+@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="4")
 def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterator[pa.Table]:
     """A triplet for each text of the files: its positive has the same label, its negative another, drawn by its hash.
 
     The same text may be the positive of several queries of a batch, and so be taken for a negative of those whose class
-    it is. Hence the three texts of a triplet end in the same unique id: texts with another id are told apart without
+    it is. Hence the three texts of a triplet begin with one unique id: texts with another id are told apart without
     learning anything, and what is left to learn is the positive against the negative.
 
     Reasons of rejects: ``bad_line``, ``no_text``, ``no_label``, ``too_long``, ``duplicate_text``, ``alone`` (no other
     text has its label).
 
-    Source: Gecko 3.3, "Classification Data for Contrastive Learning".
+    Source: Gecko 3.3, "Classification Data for Contrastive Learning". Departure: it appends the id, which a text longer
+        than the model reads would lose.
 
     Raises:
         InputError: the files are none, or have fewer than two labels.
@@ -96,10 +97,10 @@ def _triplet(row: int, known: _ClassTexts, params: ReadClassesParams, run: Run) 
     place = seed_of("negative", text) % (len(known.texts) - len(own))
     negative = _not_among(own, place)
     name = short_id(params.name, text)
-    ending = f" {name}" if params.ids else ""
+    start = f"{name} " if params.ids else ""
     others = (known.texts[place] for place in (positive, negative))
-    like, unlike = (Passage(short_id(params.name, other), other + ending) for other in others)
-    return triplet(name, params.task, text + ending, like, [unlike])
+    like, unlike = (Passage(short_id(params.name, other), start + other) for other in others)
+    return triplet(name, params.task, start + text, like, [unlike])
 
 
 def _other(places: Sequence[int], own: int, drawn: int) -> int:

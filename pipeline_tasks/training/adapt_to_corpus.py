@@ -69,7 +69,8 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
 
     Source: BMEmbed 3.3, ListNet with the target softmax(score / alpha); its appendix C for ListMLE. Departures: cosines
     are divided by a temperature, a step learns from several lists, and scores are without BM25's factor k1 + 1, so that
-    the paper's alpha of 1 is 0.45 here.
+    the paper's alpha of 1 is 0.45 here; where it trains adapters of rank 16, all weights train, unless ``lora_rank``
+    says so.
 
     Raises:
         InputError: there are no lists to train on.

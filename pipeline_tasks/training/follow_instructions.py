@@ -46,13 +46,14 @@ _COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
 class FollowInstructionsParams(EmbeddingStartParams, TrainParams):
     """Hyperparameters; a tuple is three rows, and with ``plain_rows`` six."""
 
-    stage: ClassVar[StageName] = "finetune"
+    stage: ClassVar[StageName] = "instructions"
 
     objective: AnyObjective = Field(
         "instruction_contrast",
         validate_default=True,
         description="loss function: instruction_contrast, info_nce, or JSON of name and parameters",
     )
+    epochs: int = Field(2, ge=1, description="passes over the training rows")
     in_batch: bool = Field(True, description="in-batch negatives: the other passages of the batch are negatives too")
     n_negatives: int = Field(2, ge=0, le=2, description="negatives per row, of the tuple's two other passages")
     plain_rows: bool = Field(True, description="add each tuple's queries without instruction as rows, too")
@@ -82,9 +83,9 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     on development tuples, each of whose questions is to find its own passage among all of them, or on a judged set;
     where none is as good as the start, that is the result. Without development tuples the last one is.
 
-    Source: InF-IR 5. Departures: an instruction and its query are joined by a colon; beside its three questions a tuple
-        brings its queries without instruction (``plain_rows``), since the model is asked so as well, and may forget
-        what it does not see.
+    Source: InF-IR 5, F.1 and, for two epochs, Table 4. Departures: an instruction and its query are joined by a colon;
+        beside its three questions a tuple brings its queries without instruction (``plain_rows``), since the model is
+        asked so as well, and may forget what it does not see: a batch of as many rows is of half as many tuples.
 
     Raises:
         InputError: there are no tuples to train on.

@@ -49,6 +49,8 @@ def test_learning_rates_and_batch_sizes_are_those_of_table_8(size):
     assert {(s.temperature, s.max_query_length, s.max_passage_length) for s in (found.pretrain, found.finetune)} == {
         (0.01, 512, 512)
     }
+    tuples = found.stage("instructions")
+    assert (tuples.learning_rate, tuples.batch_size, tuples.temperature) == (5e-5, 96, 0.01)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -21,7 +21,7 @@ def write(folder, texts, *more):
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_the_positive_has_the_label_the_negative_has_not_and_all_three_end_in_one_id(tmp_path, ids):
+def test_the_positive_has_the_label_the_negative_has_not_and_all_three_begin_with_one_id(tmp_path, ids):
     store = LocalStore(tmp_path / "store")
     more = ['{"text": "alone here", "kind": "hail"}', '{"text": "", "kind": "fire"}', '{"text": "x"}', "{", json.dumps(
         {"text": "fire number 0", "kind": "storm"})]  # fmt: skip
@@ -29,10 +29,10 @@ def test_the_positive_has_the_label_the_negative_has_not_and_all_three_end_in_on
     found = rows(store, "mtt/own/kinds")
     assert len(found) == len({row["query_id"] for row in found}) == len(TEXTS) and counters["labels"] == 4
     for row in found:
-        ending = f" {row['query_id']}" if ids else ""
+        start = f"{row['query_id']} " if ids else ""
         texts = [row["query"], row["positive"], *row["negatives"]]
-        assert all(text.endswith(ending) for text in texts)
-        query, positive, negative = (text.removesuffix(ending) for text in texts)
+        assert all(text.startswith(start) for text in texts)
+        query, positive, negative = (text.removeprefix(start) for text in texts)
         assert query != positive and TEXTS[query] == TEXTS[positive]
         assert TEXTS.get(negative) != TEXTS[query]
     assert {row["instruction"] for row in found} == {"Given a text, find another text of the same class."}
