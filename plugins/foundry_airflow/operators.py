@@ -20,7 +20,7 @@ from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
 from pipeline_tasks.core.errors import FoundryError, TransientError
-from pipeline_tasks.core.execution.runner import note_reuse
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
@@ -179,7 +179,7 @@ class StepOperator(PlannedOperator):
             if found:
                 log.info("%s is there already", found)
                 if not self.group:
-                    note_reuse(store, job)
+                    run_job(store, job)  # which tells the lineage that it was found
             return self._made(context, str(found) if found else self._run(store, job))
 
     @staticmethod

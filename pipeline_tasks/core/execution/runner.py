@@ -102,11 +102,6 @@ def _run_with_events(store: Store, job: Job, group: tuple[int, int] | None, work
     return outcome
 
 
-def note_reuse(store: Store, job: Job) -> Outcome:
-    """Tell the lineage that the version of ``job`` was found made; no body, no process."""
-    return run_job(store, job)
-
-
 def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     with pinned(store, job.step.name, job.needs(store)):
         return _run_pinned(store, job, group, workers)

@@ -1,20 +1,14 @@
-"""``foundry gc``, ``foundry fold`` and ``foundry metrics``."""
+"""``foundry gc``: drop what no kept version needs."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from pipeline_tasks.cli.inspect import sized, store, used_store
+from pipeline_tasks.cli.inspect import sized, used_store
 from pipeline_tasks.cli.terminal import console
-from pipeline_tasks.core import durable
-from pipeline_tasks.core.lineage import fold, unfold
-from pipeline_tasks.core.lineage.metrics import exposition
-from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.upkeep.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 
 
@@ -41,27 +35,3 @@ def gc_command(
     console().print(table)
     total = sum(sweep.size_bytes.values()) if dry_run else drop(where, sweep)
     typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
-
-
-def fold_command(
-    anew: Annotated[bool, typer.Option("--anew", help="rebuild it from the store's files alone")] = False,
-) -> None:
-    """Bring the lineage database up to date; the last line printed is its path."""
-    there = store()
-    if anew:
-        unfold(there)
-    typer.echo(str(fold(there, rows=False)))
-
-
-def metrics_command(
-    output: Annotated[Path | None, typer.Option(help="write this file (atomically) in place of the terminal")] = None,
-) -> None:
-    """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
-    text = exposition(used_store())
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    fresh = output.with_name(f".{output.name}.{os.getpid()}")
-    with space_in(output.parent), writable(output, "name another file"):
-        fresh.write_text(text)
-        durable.replace(fresh, output)
