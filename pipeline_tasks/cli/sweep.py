@@ -14,12 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pipeline_tasks.cli.plan_chain import by_name, defaults_after
+from pipeline_tasks.cli.costs import CostSources
+from pipeline_tasks.cli.plan_chain import Chain, by_name, defaults_after
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.plan import plan
@@ -60,13 +62,23 @@ def sweep_command(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     store, fixed, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])
     settings_tried = list(combinations([_values(text) for text in over]))
-    for chosen in settings_tried:  # every name is looked at before the first step costs anything
-        by_name(names, nested(fixed | chosen, names), inputs)
-    found = []
-    for number, chosen in enumerate(settings_tried, 1):
-        say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
-        found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
-    found = best_first(found, by)
+    rates = Rates.of(store)
+    for chosen in settings_tried:  # one that cannot run is found before the first step costs anything
+        chain = Chain(CostSources(store, rates, on="", answer_s=0))
+        for planned in by_name(names, nested(fixed | chosen, names), inputs):
+            chain.add(planned)
+    found: list[tuple[dict[str, Any], Outcome]] = []
+    try:
+        for number, chosen in enumerate(settings_tried, 1):
+            say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
+            found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
+    finally:
+        if found:
+            _show(best_first(found, by), by)
+
+
+def _show(found: list[tuple[dict[str, Any], Outcome]], by: str) -> None:
+    """The table of what was made, and what can be said and done of it."""
     table = Table(*found[0][0], by, "version")
     for chosen, made in found:
         table.add_row(*map(str, chosen.values()), _counter(made, by), str(made.ref))

@@ -18,6 +18,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from tests.dags.toys.rows import NUMBERS
 from tests.stores import put
 
 CHAIN = ("sweep", "count", "square", "total", "--over", "parts=2,3", "--over", "plus=[1, 5]", "--by", "sum")
@@ -86,6 +87,20 @@ def test_all_names_are_looked_at_before_the_first_step_runs(toys, tmp_path):
     told = toys("sweep", "count", "square", "--over", "prts=2,3")
     assert told.returncode != 0 and "prts" in told.stderr and "parts" in told.stderr
     assert not list((tmp_path / "store").glob("datasets/*"))
+
+
+def test_all_inputs_are_looked_at_before_the_first_step_runs(toys, tmp_path):
+    put(LocalStore(tmp_path / "store"), NUMBERS, [{"number_id": "3", "number": 3}], dataset="total/1")
+    told = toys("sweep", "again", "--over", "plus=1,5")
+    assert told.returncode == 2 and "total/5@latest is not in the store" in told.stderr
+    assert not (tmp_path / "store" / "versions" / "again").exists()
+
+
+def test_what_is_finished_is_listed_also_where_a_later_setting_fails(toys):
+    told = toys("sweep", "count", "square", "--set", "parts=2", "--over", "refuse=9,2,8")
+    assert told.returncode == 2 and "refuse=2 is among the numbers" in told.stderr
+    rows = [line.split("│")[1].strip() for line in told.stdout.splitlines() if line.startswith("│")]
+    assert rows == ["9"]
 
 
 @pytest.mark.parametrize(
