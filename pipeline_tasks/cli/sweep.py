@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from pipeline_tasks.cli.costs import CostSources
-from pipeline_tasks.cli.plan_chain import Chain, by_name, defaults_after
+from pipeline_tasks.cli.plan_chain import Chain, PlannedStep, by_name, defaults_after
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
@@ -23,12 +23,13 @@ from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.lines import say
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
+from pipeline_tasks.core.versions import load_manifest, resolve
 
 _COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND version = ? GROUP BY name"
 
@@ -62,16 +63,20 @@ def sweep_command(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     store, fixed, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])
     settings_tried = list(combinations([_values(text) for text in over]))
+    there: dict[str, str] = {}
+    chains = [
+        with_versions(store, by_name(names, nested(fixed | chosen, names), inputs), there) for chosen in settings_tried
+    ]
     rates = Rates.of(store)
-    for chosen in settings_tried:  # one that cannot run is found before the first step costs anything
+    for steps in chains:  # one that cannot run is found before the first step costs anything
         chain = Chain(CostSources(store, rates, on="", answer_s=0))
-        for planned in by_name(names, nested(fixed | chosen, names), inputs):
+        for planned in steps:
             chain.add(planned)
     found: list[tuple[dict[str, Any], Outcome]] = []
     try:
-        for number, chosen in enumerate(settings_tried, 1):
+        for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
             say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
-            found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
+            found.append((chosen, run_chain(store, steps)))
     finally:
         if found:
             _show(best_first(found, by), by)
@@ -125,16 +130,57 @@ def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return found
 
 
-def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> Outcome:
+def with_versions(store: Store, chain: list[PlannedStep], there: dict[str, str]) -> list[PlannedStep]:
+    """The steps with all their inputs: of what no step before them writes the versions that are there now.
+
+    Args:
+        store: the store.
+        chain: steps in the order of their run.
+        there: name -> version of what was looked up for chains before, to which this adds; empty: it was not there.
+
+    Raises:
+        InputError: an input that decides what another one reads is not there.
+    """
+    found: list[PlannedStep] = []
+    for planned in chain:
+        before, inputs = {one.name: one for one in found}, dict(planned.inputs)
+        for name, read in planned.step.read_with(planned.step.parse(planned.values)).items():
+            optional = read.optional and name not in inputs
+            texts = inputs[name] if name in inputs else _defaults(store, replace(planned, inputs=inputs), name, before)
+            versions = [(text, _version(store, text, before, there)) for text in texts]
+            inputs[name] = [version or text for text, version in versions if version or not optional]
+        found.append(replace(planned, inputs=inputs))
+    return found
+
+
+def _defaults(store: Store, planned: PlannedStep, name: str, before: Mapping[str, PlannedStep]) -> list[str]:
+    """Datasets read by default; with those that another input read, where that decides it."""
+    readers = planned.inputs.get(planned.step.reads[name].read_by, ())
+    read = [before.get(text) or load_manifest(store, Ref.parse(text)) for text in readers]
+    datasets = [Ref.parse(text).dataset for one in read for text in one.inputs.get(name, ())]
+    after = defaults_after(planned, name, {text: one.step for text, one in before.items()})
+    return list(dict.fromkeys(after + datasets))
+
+
+def _version(store: Store, text: str, before: Collection[str], there: dict[str, str]) -> str:
+    ref = Ref.parse(text)
+    if ref.of_rows.dataset in before:
+        return text
+    if text not in there:
+        try:
+            there[text] = str(resolve(store, ref))
+        except InputError:  # the plan says so where the step needs it
+            there[text] = ""
+    return there[text]
+
+
+def run_chain(store: Store, chain: list[PlannedStep]) -> Outcome:
     """Run steps, each of which reads what those before it made; what became of the last one."""
     made: dict[str, str] = {}
-    steps: dict[str, Step] = {}
-    for planned in by_name(names, values, inputs):
-        reads = {name: defaults_after(planned, name, steps) for name in planned.step.reads}
-        linked = {name: [made.get(text, text) for text in texts] for name, texts in (reads | planned.inputs).items()}
-        handed = {name: texts for name, texts in linked.items() if name in planned.inputs or texts != reads.get(name)}
-        outcome = run_job(store, plan(store, planned.step, planned.values, handed), workers=settings().workers)
-        made[planned.name], steps[planned.name] = str(outcome.ref), planned.step
+    for planned in chain:
+        linked = {name: [made.get(text, text) for text in texts] for name, texts in planned.inputs.items()}
+        outcome = run_job(store, plan(store, planned.step, planned.values, linked), workers=settings().workers)
+        made[planned.name] = str(outcome.ref)
     return _as_when_built(store, outcome)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pipeline_tasks.cli.costs import CostSources
 from pipeline_tasks.cli.plan_chain import Chain, by_name
 from pipeline_tasks.cli.run import _source
-from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested, run_chain
+from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested, run_chain, with_versions
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
@@ -22,6 +23,7 @@ from tests.dags.toys.rows import NUMBERS
 from tests.stores import put
 
 CHAIN = ("sweep", "count", "square", "total", "--over", "parts=2,3", "--over", "plus=[1, 5]", "--by", "sum")
+PAIR = {"query_id": "q", "query": "deep?", "intent": "qa", "origin": "faq", "passage_id": "a", "split": "train"}
 
 
 def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_path):
@@ -49,14 +51,13 @@ def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_pa
 def test_what_another_input_read_is_read_as_the_chain_made_it(tmp_path):
     store, found = LocalStore(tmp_path), []
     names = ["near_duplicate_passages", "combine_pairs"]
-    pairs = [{"query_id": "q", "query": "deep?", "intent": "qa", "origin": "faq", "passage_id": "a", "split": "train"}]
     for ids in ("ab", "ac", "ab"):
         put(store, PASSAGES, [{"passage_id": one, "split": "train"} for one in ids], dataset="chunks")
         same = [{"passage_id": one, "representative_id": one, "cosine": 1.0} for one in ids]
         put(store, PASSAGE_DUPLICATES, same, dataset="duplicates/passages")
         if not found:
-            put(store, PAIRS, pairs, dataset="mtp/own/faq", passages=run_chain(store, names[:1], {}, {}).ref)
-        made = run_chain(store, names, {"own": ["faq"]}, {}).ref
+            put(store, PAIRS, [PAIR], dataset="mtp/own/faq", passages=run_chain(store, by_name(names[:1], {}, {})).ref)
+        made = run_chain(store, with_versions(store, by_name(names, {"own": ["faq"]}, {}), {})).ref
         chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
         planned = [chain.add(one).job for one in by_name(names, {"own": ["faq"]}, {})]
         found.append(load_manifest(store, made).inputs["passages"])
@@ -66,8 +67,30 @@ def test_what_another_input_read_is_read_as_the_chain_made_it(tmp_path):
     put(store, PASSAGE_DUPLICATES, same[:1], dataset="duplicates/passages")
     chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
     assert [chain.add(one).todo for one in by_name(names, {"own": ["faq"]}, {})][1] == "after near_duplicate_passages"
-    put(store, PAIRS, pairs, dataset="mtp/dm")
+    put(store, PAIRS, [PAIR], dataset="mtp/dm")
     assert list(chain.add(by_name(names[1:], {}, {})[0]).job.inputs) == ["dm"], "nobody read passages"
+
+
+def test_no_setting_reads_what_came_after_the_sweep_began(toys, tmp_path):
+    store = LocalStore(tmp_path / "store")
+    before = put(store, NUMBERS, [{"number_id": "7", "number": 7}])
+    swept = toys("sweep", "refine", "count", "--over", "parts=2,3")
+    assert swept.returncode == 0, swept.stderr
+    assert Version.open(store, Ref.parse("numbers")).manifest.rows == 6, "each setting makes another latest version"
+    (refined,) = store.keys("versions/refined")
+    assert json.loads(store.read(refined))["inputs"] == {"init": [str(before)]}
+
+
+def test_what_an_input_reads_or_leaves_out_by_default_is_found_before_all_settings(store):
+    passages = put(store, PASSAGES, [{"passage_id": "a", "split": "train"}])
+    own = put(store, PAIRS, [PAIR], dataset="mtp/own/faq", passages=passages)
+    there = {}
+    first = with_versions(store, by_name(["combine_pairs"], {"own": ["faq"]}, {}), there)
+    assert first[0].inputs == {"dm": [], "gd": [], "own": [str(own)], "passages": [str(passages)]}
+    put(store, PASSAGES, [{"passage_id": "b", "split": "train"}])
+    put(store, PAIRS, [PAIR | {"query_id": "r"}], dataset="mtp/dm")
+    assert with_versions(store, by_name(["combine_pairs"], {"own": ["faq"]}, {}), there) == first
+    assert load_manifest(store, run_chain(store, first).ref).inputs == {"own": [str(own)], "passages": [str(passages)]}
 
 
 def test_of_a_loss_the_lowest_is_the_best_and_what_has_none_comes_last():
