@@ -23,8 +23,8 @@ from pipeline_tasks.core.store import Store
 Period = Literal["run", "day", "month", "ever"]
 Most = Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)]
 """A limit as a parameter: a number, or ``none``."""
-REMEMBERED_DAYS = 90
-"""For how long a run that spends nothing keeps its count."""
+REMEMBERED_RUNS = 1_000
+"""So many runs keep their counts: those that were last written."""
 _DIGITS = 9
 
 
@@ -232,11 +232,11 @@ class Ledger:
     def _add(self, state: dict[str, Any], day: str, amounts: dict[str, float]) -> None:
         into = [state["days"].setdefault(day, {})]
         if self._run:
-            oldest = (datetime.now(UTC).date() - timedelta(days=REMEMBERED_DAYS)).isoformat()
-            runs = {name: run for name, run in state.get("runs", {}).items() if run["day"] >= oldest}
-            state["runs"] = runs
+            runs = state.get("runs", {})
+            last_ns = max((run.get("written_ns", 0) for run in runs.values()), default=0)
             into.append(runs.setdefault(self._run, {}))
-            runs[self._run]["day"] = day
+            runs[self._run]["written_ns"] = max(time.time_ns(), last_ns + 1)  # later than all others by any clock
+            state["runs"] = dict(sorted(runs.items(), key=lambda run: run[1].get("written_ns", 0))[-REMEMBERED_RUNS:])
         for counts in into:
             for unit, amount in amounts.items():
                 counts[unit] = round(max(0.0, counts.get(unit, 0) + amount), _DIGITS)

@@ -1,4 +1,3 @@
-import json
 import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +6,7 @@ import pytest
 import time_machine
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid import spending
 from pipeline_tasks.core.paid.spending import Ledger, Limit, LimitReached, key_of, limits, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 
@@ -208,9 +208,21 @@ def test_a_damaged_ledger_is_no_leave_to_spend(store, damaged):
         Ledger(store, "llm").take(usd=1.0)
 
 
-def test_runs_that_are_long_gone_are_forgotten(store):
-    with time_machine.travel("2026-01-01T00:00Z", tick=False):
-        Ledger(store, "llm", run="old").take(usd=1.0)
-    with time_machine.travel("2026-11-30T00:00Z", tick=False):
-        Ledger(store, "llm", run="new").take(usd=1.0)
-    assert set(json.loads(store.read(key_of("llm")))["runs"]) == {"new"}
+@pytest.mark.parametrize("clocks", [("2026-11-30", "2027-03-30"), ("1970-01-02", "2026-11-30")])
+def test_no_clock_makes_a_run_spend_again_what_it_has_spent(store, clocks):
+    for run, clock in zip("vw", clocks, strict=True):
+        with time_machine.travel(f"{clock}T00:00Z", tick=False):
+            Ledger(store, "llm", RUN, run=run).take(usd=1.0)
+    with time_machine.travel(f"{clocks[0]}T00:01Z", tick=False), pytest.raises(LimitReached):
+        Ledger(store, "llm", RUN, run="v").take(usd=1.0)
+
+
+def test_of_more_runs_than_are_remembered_those_that_were_last_written_are(store, monkeypatch):
+    monkeypatch.setattr(spending, "REMEMBERED_RUNS", 3)
+    store.replace(key_of("llm"), b'{"days": {}, "next_at": 0, "runs": {"x": {"day": "2026-11-30", "usd": 1.0}}}')
+    with pytest.raises(LimitReached):
+        Ledger(store, "llm", RUN, run="x").take(usd=1.0)
+    for day, run in enumerate("vwuvt"):  # by a clock that goes backwards
+        with time_machine.travel(f"2026-11-{30 - day}T00:00Z", tick=False):
+            Ledger(store, "llm", run=run).take(usd=1.0)
+    assert {run: usd(store, "run", run) for run in "tuvwx"} == {"t": 1.0, "u": 1.0, "v": 2.0, "w": 0.0, "x": 0.0}
