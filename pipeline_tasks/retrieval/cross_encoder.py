@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BATCH_TOKENS = 4_096
 _ONE_PAIR = 1
+_PAIRS_AT_ONCE = 4_096  # a tokenised pair of 300 tokens takes 50 KiB
 _SHOWN = 80
 
 
@@ -61,11 +62,14 @@ class CrossEncoder(ABC):
         Raises:
             InputError: a score is not finite.
         """
-        pairs = self._tokenizer.encode_batch(list(zip(queries, passages, strict=True)))
-        found = np.empty(len(pairs), np.float32)
-        for batch in batches_by_length([len(pair.ids) for pair in pairs], self.batch_tokens):
-            found[batch] = self._scored([pairs[place] for place in batch])
-            progress(len(batch))
+        texts = list(zip(queries, passages, strict=True))
+        found = np.empty(len(texts), np.float32)
+        for start in range(0, len(texts), _PAIRS_AT_ONCE):
+            pairs = self._tokenizer.encode_batch(texts[start : start + _PAIRS_AT_ONCE])
+            for batch in batches_by_length([len(pair.ids) for pair in pairs], self.batch_tokens):
+                found[start + np.array(batch)] = self._scored([pairs[place] for place in batch])
+                progress(len(batch))
+            del pairs  # else they are there while the next slice is tokenised
         return finite(found, queries, "the reranker")
 
     @abstractmethod

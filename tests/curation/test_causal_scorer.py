@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -58,6 +59,21 @@ def test_likelihoods_of_a_batch_are_those_of_one_and_of_plain_transformers(folde
         tokens = tokenizer.encode(end)
         said = plain(folder, f"{BEGINNING} {text} {end}")[-len(tokens) - 1 : -1]
         assert found == pytest.approx(sum(said[at, token] for at, token in enumerate(tokens)), abs=1e-4)
+
+
+def test_texts_that_wait_for_their_batch_take_few_bytes_a_token(folder, monkeypatch):
+    class Tokenizer:
+        def encode(self, text, **_):
+            return list(range(1_000, 1_400))  # Python shares the numbers below 257
+
+    scorer = CausalScorer(folder)
+    monkeypatch.setattr(scorer, "_tokenizer", Tokenizer())
+    monkeypatch.setattr(scorer, "_logits", lambda *_: iter(()))
+    tracemalloc.start()
+    scorer.log_likelihoods(BEGINNING, ["a text"] * 500, ["an end"] * 500)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * 500 * 800, f"{peak / 500 / 800:.0f} bytes a token"
 
 
 def test_labels_share_the_probability_of_what_comes_next(folder, scorer):

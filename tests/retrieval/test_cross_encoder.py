@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.retrieval import cross_encoder
 from pipeline_tasks.retrieval.cross_encoder import load_cross_encoder
 from tests import small_reranker
 from tests.shapes import FILLERS, TOPICS
@@ -40,6 +41,23 @@ def test_scores_are_those_of_transformers_and_come_in_the_order_of_the_pairs(mad
     assert found.dtype == np.float32 and sum(told) == len(QUERIES)
     assert found == pytest.approx([alone(*pair) for pair in zip(QUERIES, PASSAGES, strict=True)], abs=1e-5)
     assert len(set(found.round(4).tolist())) == len(QUERIES)
+
+
+def test_pairs_are_tokenised_a_slice_at_a_time(made, monkeypatch):
+    model = load_cross_encoder(made, 64, 1)
+    whole = model.scores(QUERIES * 2, PASSAGES * 2)
+    begun, done, waiting, tokenizer = [], [], [], model._tokenizer
+
+    class Watched:
+        def encode_batch(self, pairs):
+            begun.append(len(pairs))
+            waiting.append(sum(begun) - sum(done))
+            return tokenizer.encode_batch(pairs)
+
+    model._tokenizer = Watched()
+    monkeypatch.setattr(cross_encoder, "_PAIRS_AT_ONCE", 3)
+    assert model.scores(QUERIES * 2, PASSAGES * 2, done.append) == pytest.approx(whole, abs=1e-5)
+    assert waiting == [3, 3, 2] and sum(done) == 8
 
 
 def test_a_passage_is_cut_at_the_length_that_is_read(made):
