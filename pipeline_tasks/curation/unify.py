@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.arrays import list_array
+from pipeline_tasks.core.arrays import list_array, offsets, one_array
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.id_table import text_hashes
+from pipeline_tasks.curation.same_texts import query_hashes
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, RELABELLED
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
@@ -55,19 +57,12 @@ class UnifyParams(StepParams):
         return {name: intent.instruction for name, intent in load_intents(domain_folder()).items()}
 
 
-class _Drawn(NamedTuple):
-    """Which queries take part: ``of`` each source those that find room, and the source that gives each of them."""
-
-    of: list[set[str]]
-    giver: dict[str, int]
-
-
 @step(
     reads={"relabelled": RELABELLED, "builds": From(INSTRUCTED_TRIPLETS, "{item}", each="builds")},
     writes=INSTRUCTED_TRIPLETS,
     kind="reduce",
     dataset="mtt/fret",
-    version="3",
+    version="4",
 )
 def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     """Triplets of relabelled queries and of other builds, in one set that fine-tuning reads.
@@ -77,7 +72,9 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     none is left is the reject ``no_negative``. A query of a build keeps
     its negatives, and is asked as its intent is where it has no task. ``per_source`` lets every source give as many
     queries, ``per_task`` every task (Gecko 3.3, 4.3), which is a query's instruction, else its intent; those that are
-    not drawn are counted as ``not_sampled``. A query that an earlier source gives is the reject ``duplicate_id``.
+    not drawn are counted as ``not_sampled``. A query that an earlier source gives is the reject ``duplicate_id``, or
+    ``duplicate_query`` where words, task and positive are the same and the id another; one to train on whose words a
+    source holds out is the reject ``held_out_query``.
     ``distinct_tasks`` counts those of relabelled queries.
 
     ``format="joined"`` is the paper's ablation without a unified format: the task, or the intent's instruction, stands
@@ -92,49 +89,83 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     drawn = _drawn(versions, params)
     instructions = params.instructions if params.format == "joined" else None
     for source, version in enumerate(versions):
-        for part in _sampled_rows(version, source, drawn, run):
+        for part in _sampled_rows(version, drawn[source], run):
             rows = part if source else _triplets(part, relabelled, params, run)
             yield rows if instructions is None else _joined(rows, instructions)
 
 
-def _sampled_rows(version: Version, source: int, drawn: _Drawn, run: Run) -> Iterator[pa.Table]:
+def _sampled_rows(version: Version, drawn: Mapping[str, str], run: Run) -> Iterator[pa.Table]:
     """The rows of a source that take part, part by part."""
     for part in version.parts():
         ids = part["query_id"].to_pylist()
-        is_drawn = [name in drawn.of[source] for name in ids]
-        is_first = [drawn.giver.get(name) == source for name in ids]
-        for name in (n for n, draws, leads in zip(ids, is_drawn, is_first, strict=True) if draws and not leads):
-            run.reject(name, "duplicate_id", str(version.manifest.ref))
-        run.count("not_sampled", len(ids) - sum(is_drawn))
-        yield part.filter(pc.and_(pa.array(is_drawn, pa.bool_()), pa.array(is_first, pa.bool_())))
+        reasons = [drawn.get(name) for name in ids]
+        for name, reason in zip(ids, reasons, strict=True):
+            if reason:
+                run.reject(name, reason, str(version.manifest.ref))
+        run.count("not_sampled", reasons.count(None))
+        yield part.filter(pa.array([reason == "" for reason in reasons], pa.bool_()))
 
 
-def _drawn(versions: Sequence[Version], params: UnifyParams) -> _Drawn:
-    """The queries that take part: of other splits than training's all, and of that one those that find room.
+def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, str]]:
+    """Of each source the queries that are drawn, and why they are refused nevertheless; empty: they take part.
 
-    They are asked in the order that their ids draw, whatever source they are of, and find room while their source and
-    their task have some. One that another source gives already takes no room, neither of its source nor of its task;
-    one that a source holds out is trained on from no other.
+    Of other splits than training's all are drawn, and of that one those that find room. They are asked in the order
+    that their ids draw, whatever source they are of, and find room while their source and their task have some. One
+    that another source gives already takes no room, neither of its source nor of its task, and is drawn with it; one
+    whose words a source holds out is trained on from none.
     """
-    drawn, training = _Drawn([set() for _ in versions], {}), []
-    for source, version in enumerate(versions):
-        queries = version.table(["query_id", "split", "instruction", "intent"])
-        for name, split, own, intent in zip(*(column.to_pylist() for column in queries.columns), strict=True):
-            if split == "train":
-                training.append((unit_hash("unify", name), source, name, own or intent))
+    sources = [_queries(version) for version in versions]
+    held_out = np.concatenate([rows["words"].filter(pc.invert(rows["trains"])).to_numpy() for rows in sources])
+    pairs, n_sources = np.unique(np.concatenate([pc.unique(rows["pair"]) for rows in sources]), return_counts=True)
+    drawn: list[dict[str, str]] = [{} for _ in versions]
+    given, leaders, training = set[str](), dict[int, str](), []
+    for source, rows in enumerate(sources):
+        is_held_out = np.isin(rows["words"].to_numpy(), held_out).tolist()
+        shared = np.where(np.isin(rows["pair"].to_numpy(), pairs[n_sources > 1]), rows["pair"].to_numpy(), 0).tolist()
+        columns = (rows[name].to_pylist() for name in ("query_id", "task", "trains"))
+        for name, task, trains, held, pair in zip(*columns, is_held_out, shared, strict=True):
+            if not trains:
+                drawn[source][name] = "duplicate_id" if name in given else ""
+                given.add(name)
+            elif held:
+                drawn[source][name] = "held_out_query"
             else:
-                drawn.giver.setdefault(name, source)
-                drawn.of[source].add(name)
-    of_source, of_task = Counter[int](), Counter[str | None]()
-    for _, source, name, task in sorted(training, key=itemgetter(0, 1)):
-        if name not in drawn.giver:
+                leader = leaders.setdefault(pair, name) if pair else name
+                training.append((unit_hash("unify", leader), source, name, task, pair))
+    of_source, of_task, givers = Counter[int](), Counter[str | None](), dict[int, int]()
+    for _, source, name, task, pair in sorted(training, key=itemgetter(0, 1)):
+        reason = "duplicate_id" if name in given else "duplicate_query" if givers.get(pair, source) != source else ""
+        if not reason:
             if _is_full(of_source[source], params.per_source) or _is_full(of_task[task], params.per_task):
                 continue
-            drawn.giver[name] = source
+            given.add(name)
             of_source[source] += 1
             of_task[task] += 1
-        drawn.of[source].add(name)
+            if pair:
+                givers[pair] = source
+        drawn[source][name] = reason
     return drawn
+
+
+def _queries(version: Version) -> pa.Table:
+    """Of each query its id, its task, whether it trains, a hash of its words, and one of these, task and positive."""
+    rows = version.table(["query_id", "split", "instruction", "intent"])
+    task = pc.if_else(pc.equal(pc.fill_null(rows["instruction"], ""), ""), rows["intent"], rows["instruction"])
+    words, positives = [], []
+    answers = "positive" if version.has("positive") else "passages"
+    for part in version.parts(["query", answers]):
+        words.append(query_hashes(part["query"]))
+        positives.append(text_hashes(part[answers] if answers == "positive" else _firsts(part[answers])))
+    hashes = [np.concatenate(words), text_hashes(task), np.concatenate(positives)]
+    pair = sum(one * np.uint64(odd) for one, odd in zip(hashes, (1, 3, 5), strict=True))  # else two of them might swap
+    trains = pc.fill_null(pc.equal(rows["split"], "train"), fill_value=False)
+    return pa.table({"query_id": rows["query_id"], "task": task, "trains": trains, "words": hashes[0], "pair": pair})
+
+
+def _firsts(lists: pa.ChunkedArray) -> pa.Array:
+    """The first text of each list."""
+    texts = one_array(lists)
+    return texts.flatten().take(pa.array(offsets(pc.list_value_length(texts))[:-1])).cast(pa.string())
 
 
 def _is_full(taken: int, most: int | None) -> bool:

@@ -95,6 +95,34 @@ def test_queries_that_two_sources_share_take_the_room_of_one_and_are_given_by_on
     assert len(found) + counters["rows_rejected"] + counters["not_sampled"] == 40 + 80 + 17
 
 
+def test_a_query_of_two_sets_under_two_ids_is_trained_on_once_and_not_where_one_holds_it_out(store):
+    """The sets overlap in five queries; one of these is held out by a third source, and one has another positive."""
+    held = relabelled("held", TASK, "dev") | {"query": "What  is in BOTH 4?"}
+    put(store, RELABELLED, [held, relabelled("r", TASK)])
+
+    def of_set(name: str, n: int, **more: str) -> dict:
+        return triplet(f"{name}{n}", "any", query=f"what is in both {n}?", instruction=TASK) | more
+
+    put(store, INSTRUCTED_TRIPLETS, [of_set("a", n) for n in range(5)], dataset="mtt/own/a")
+    second = [of_set("b", n) for n in (0, 1, 2, 4)] + [of_set("b", 3, positive="another"), of_set("b", 5)]
+    repeated = of_set("b", 5) | {"query_id": "b5too", "negatives": ["m"]}
+    put(store, INSTRUCTED_TRIPLETS, [*second, repeated], [of_set("c", 0, instruction=OTHER)], dataset="mtt/own/b")
+    both = {"builds": ["mtt/own/a", "mtt/own/b"]}
+    go(store, unify, **both)
+    assert {row["query_id"] for row in rows(store, "mtt/fret")} == {
+        *("held", "r", "a0", "a1", "a2", "a3", "b3", "b5", "b5too", "c0")
+    }
+    assert {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()} == {
+        **dict.fromkeys(("b0", "b1", "b2"), "duplicate_query"),
+        **dict.fromkeys(("a4", "b4"), "held_out_query"),
+    }
+    go(store, unify, per_source=3, **both)
+    found = [row for row in rows(store, "mtt/fret") if row["split"] == "train"]
+    assert Counter({"c": "b"}.get(row["query_id"][0], row["query_id"][0]) for row in found) == {"r": 1, "a": 3, "b": 3}
+    texts = {(row["query"], row["instruction"], row["positive"], *row["negatives"]) for row in found}
+    assert len(texts) == 7, "a copy takes no room"
+
+
 def test_joined_the_task_begins_the_text_and_is_told_nowhere_else(store):
     go(store, unify, **BUILDS)
     apart = {row["query_id"]: row for row in rows(store, "mtt/fret")}
