@@ -109,7 +109,7 @@ def test_where_nothing_has_the_counter_it_says_so_and_which_there_are(toys):
 def test_all_names_are_looked_at_before_the_first_step_runs(toys, tmp_path):
     told = toys("sweep", "count", "square", "--over", "prts=2,3")
     assert told.returncode != 0 and "prts" in told.stderr and "parts" in told.stderr
-    assert not list((tmp_path / "store").glob("datasets/*"))
+    assert not list((tmp_path / "store").glob("versions/*"))
 
 
 def test_all_inputs_are_looked_at_before_the_first_step_runs(toys, tmp_path):
