@@ -1,6 +1,7 @@
 -- Tables of the lineage database. All times are UTC; everything is rebuilt from the files of the store by a fold.
 
--- One row per run of a step. status: complete, failed, or unfinished (still running, or killed without a word).
+-- One row per run of a step, in whatever order its events are read.
+-- status: complete, failed, or unfinished (still running, or killed without a word).
 -- device: what torch computed on, where the step's own process had loaded it; packages: library -> version.
 -- request_id: the id of the version that the run was to make, or of what was asked of a growing dataset; NULL in older
 -- releases. part_group: i/n of a run over every n-th part alone, which makes no version.

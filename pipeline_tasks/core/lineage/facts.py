@@ -98,12 +98,15 @@ def event_rows(store: Store, keys: Iterable[str], runs: dict[str, dict[str, Any]
             moves.append(head | {"version_before": moved.before, "moved_at": moment, "moved_by": moved.by})
             continue
         run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
+        if event.eventType == "START":
+            run["started_at"] = moment
+            if run["status"] != "unfinished":
+                continue  # its end was read by a fold before, and says all else better
         run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
         run |= {"request_id": facts.request_id, "release": facts.release, "image": facts.image}
         run |= facts.runtime.model_dump()
         run.setdefault("dataset", facts.dataset)
         if event.eventType == "START":
-            run["started_at"] = moment
             continue
         run |= facts.model_dump(include={"duration_s", "reused", "peak_memory_bytes", "error", "engine", "workers"})
         run |= {"status": _STATUS[event.eventType], "ended_at": moment, "version": version}

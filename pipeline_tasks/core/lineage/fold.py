@@ -47,7 +47,8 @@ _WITHOUT_ROWS = "lineage-without-rows.duckdb"
 _BEFORE = ("tables.sql", "shapes.sql", "views.sql")
 _AFTER = ("macros.sql",)
 _VERSIONS = "SELECT dataset, version FROM versions"
-_UNFINISHED = "FROM steps WHERE status = 'unfinished'"
+_INCOMPLETE = "FROM steps WHERE status = 'unfinished' OR started_at IS NULL"
+"""Runs that an event read later may say more of: copied events come in any order."""
 
 
 def fold(store: Store, *, rows: bool = True) -> Path:
@@ -184,13 +185,13 @@ def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versi
     known = {manifest_key(Ref(dataset=d, version=v)) for d, v in con.execute(_VERSIONS).fetchall()}
     answers = {name for (name,) in con.execute("SELECT response_id FROM llm_calls").fetchall()}
     paid = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
-    runs = {row["run_id"]: row for row in con.sql(_UNFINISHED).to_arrow_table().to_pylist()}
+    runs = {row["run_id"]: row for row in con.sql(_INCOMPLETE).to_arrow_table().to_pylist()}
     tables = facts.event_rows(store, [key for key in events if key not in read], runs, problems)
     found = facts.manifests(store, [key for key in versions if key not in known], problems)
     tables |= {"steps": list(runs.values())}
     tables["llm_calls"] = facts.response_rows(store, answers, problems)
     tables["part_responses"] = facts.receipt_rows(store, paid, problems)
-    con.execute("DELETE FROM steps WHERE status = 'unfinished'")
+    con.execute(f"DELETE {_INCOMPLETE}")
     for name, new in (tables | facts.version_rows(store, found)).items():
         _insert(con, name, new)
     con.execute(facts.CREATED)

@@ -106,6 +106,18 @@ def test_what_many_folds_come_to_is_as_if_everything_were_read_at_once(store):
     assert _everything(store) == _anew(store)
 
 
+def test_a_run_whose_end_was_read_before_its_start_has_one_row(store):
+    log = EventLog(store, "toy_copied", "1")
+    log.emit("START", inputs={}, output=None, facts={"dataset": "urls", "runtime": {"device": None}})
+    (start,) = store.root.glob(f"lineage/events/*-{log.run_id[:8]}-start.json")
+    data = start.read_bytes()
+    start.unlink()
+    log.emit("COMPLETE", inputs={}, output=None, facts={"dataset": "urls", "runtime": {"device": "cpu"}})
+    fold(store)
+    start.write_bytes(data)
+    assert _everything(store) == _anew(store)
+
+
 def test_an_answer_that_was_broken_off_and_bought_again_is_read_again(store):
     responses, name = ResponseStore(store), "ab" + "0" * 62
     for reason, n_tokens, cost_usd in (("abort", 1, 0.25), ("stop", 1_000, 0.5)):
