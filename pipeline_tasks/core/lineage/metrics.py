@@ -10,7 +10,8 @@ Source: Prometheus text-based exposition format 0.0.4.
 from __future__ import annotations
 
 from pipeline_tasks.core.execution.memo import ROW_COUNTERS
-from pipeline_tasks.core.lineage.query import ALL_ROWS, query
+from pipeline_tasks.core.lineage.fold import fold
+from pipeline_tasks.core.lineage.query import ALL_ROWS, answer, connect
 from pipeline_tasks.core.store import Store
 
 METRICS = (
@@ -83,14 +84,15 @@ METRICS = (
 
 
 def exposition(store: Store) -> str:
-    """All metrics of a store; a counter never goes back as long as no event is deleted."""
+    """All metrics of a store, of one moment; a counter never goes back as long as no event is deleted."""
     lines = []
-    for name, kind, meaning, sql in METRICS:
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-        for row in query(store, f"{sql} ORDER BY ALL", rows=False, max_rows=ALL_ROWS).to_pylist():
-            value = row.pop("value")
-            labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in row.items())
-            lines.append(f"{name}{{{labels}}} {float(value)!r}" if labels else f"{name} {float(value)!r}")
+    with connect(fold(store, rows=False), store.folder / "objects") as con:
+        for name, kind, meaning, sql in METRICS:
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+            for row in answer(con, f"{sql} ORDER BY ALL", max_rows=ALL_ROWS).to_pylist():
+                value = row.pop("value")
+                labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in row.items())
+                lines.append(f"{name}{{{labels}}} {float(value)!r}" if labels else f"{name} {float(value)!r}")
     return "\n".join(lines) + "\n"
 
 

@@ -6,9 +6,10 @@ import sys
 import toy
 from prometheus_client.parser import text_string_to_metric_families
 
+from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.execution.runner import run_job
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage import fold, query
 from pipeline_tasks.core.lineage.metrics import METRICS, exposition
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
@@ -35,6 +36,15 @@ def test_prometheus_reads_what_the_lineage_says(built):
     seconds = sum(value for (name, *_), value in found.items() if name == "foundry_step_seconds_total")
     assert abs(seconds - told["s"]) < 1e-6
     assert {name for name, *_ in found} == {name for name, *_ in METRICS}
+
+
+def test_a_file_of_metrics_takes_one_look_at_the_store(built, monkeypatch):
+    fold(built)
+    listed = []
+    keys = LocalStore.keys
+    monkeypatch.setattr(LocalStore, "keys", lambda self, prefix: listed.append(prefix) or keys(self, prefix))
+    exposition(built)
+    assert listed.count(EVENTS) == 1
 
 
 def test_an_empty_store_has_metrics_and_a_hostile_name_breaks_no_line(tmp_path):
