@@ -63,7 +63,7 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
     m = version.manifest
     own = m.ref.of_rows
     name = (own.dataset, own.version)
-    with reader.asking() as ask:
+    with reader.asking(rows=False) as ask:
         return {
             "ref": str(m.ref),
             "manifest": _manifest(m),

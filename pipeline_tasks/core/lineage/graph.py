@@ -25,7 +25,7 @@ _EDGES = """
 
 def versions(reader: Reader) -> list[dict[str, Any]]:
     """Every version, newest first, with the room of its step (``corpus``, …; empty where no step has that name)."""
-    return [row | {"room": room_of(row["step"])} for row in reader.ask(_VERSIONS)]
+    return [row | {"room": room_of(row["step"])} for row in reader.ask(_VERSIONS, rows=False)]
 
 
 def room_of(step: str) -> str:
@@ -47,7 +47,7 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
         InputError: ``focus`` is not in the lineage.
     """
     known = {row["ref"]: row for row in versions(reader)}
-    edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES, focus is not None)]
+    edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES, focus is not None, rows=False)]
     start = _resolve_focus(known, focus) if focus else [ref for ref, row in known.items() if row["is_latest"]]
     near = _reached(start, edges, upwards=True)
     if focus:

@@ -31,28 +31,32 @@ class Reader:
         self.store = store
         self.objects = store.folder / "objects"
         self._fresh_s, self._patience_s = fresh_s, patience_s
-        self._turn = threading.Lock()
+        self._turns = {rows: threading.Lock() for rows in (True, False)}
         self._slots = threading.BoundedSemaphore(at_once)
-        self._folded: tuple[float, Path] | None = None
+        self._folded: dict[bool, tuple[float, Path]] = {}
 
-    def database(self) -> Path:
-        """The lineage database, at most ``fresh_s`` seconds old.
+    def database(self, *, rows: bool = True) -> Path:
+        """The lineage database, at most ``fresh_s`` seconds old; with ``rows``, those of latest versions are here, too.
 
         Raises:
             InputError: the store cannot be written.
             TransientError: another thread is still bringing it up to date.
         """
-        with self._having(self._turn, "the lineage is being brought up to date"):
-            if self._folded is None or time.monotonic() - self._folded[0] > self._fresh_s:
-                path = fold(self.store)
-                with connect(path, self.objects) as con:
-                    bring_shown(self.store, con)
-                self._folded = time.monotonic(), path
-            return self._folded[1]
+        with self._having(self._turns[rows], "the lineage is being brought up to date"):
+            if rows not in self._folded or time.monotonic() - self._folded[rows][0] > self._fresh_s:
+                path = fold(self.store, rows=rows)
+                if rows:
+                    with connect(path, self.objects) as con:
+                        bring_shown(self.store, con)
+                self._folded[rows] = time.monotonic(), path
+            return self._folded[rows][1]
 
     @contextmanager
-    def asking(self) -> Iterator[Ask]:
+    def asking(self, *, rows: bool = True) -> Iterator[Ask]:
         """``ask(sql, *values)`` gives rows as dicts; all questions of one block see the same database.
+
+        Args:
+            rows: whether they may read the latest rows of datasets, which are brought to this machine for that.
 
         Raises:
             InputError: a question took more than half a minute.
@@ -60,7 +64,7 @@ class Reader:
         """
         with (
             self._having(self._slots, "other questions are being answered"),
-            connect(self.database(), self.objects) as con,
+            connect(self.database(rows=rows), self.objects) as con,
         ):
 
             def ask(sql: str, *values: object) -> Rows:
@@ -68,9 +72,9 @@ class Reader:
 
             yield ask
 
-    def ask(self, sql: str, *values: object) -> Rows:
-        """The rows of one question."""
-        with self.asking() as ask:
+    def ask(self, sql: str, *values: object, rows: bool = True) -> Rows:
+        """The rows of one question; see :meth:`asking`."""
+        with self.asking(rows=rows) as ask:
             return ask(sql, *values)
 
     @contextmanager

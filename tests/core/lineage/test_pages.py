@@ -222,10 +222,10 @@ def test_who_comes_while_others_are_answered_is_told_to_come_again(built):
 def test_who_comes_while_the_lineage_is_folded_is_told_to_come_again(built, monkeypatch):
     begun, goes_on = threading.Event(), threading.Event()
 
-    def slow(store):
+    def slow(store, **options):
         begun.set()
         assert goes_on.wait(30)
-        return fold(store)
+        return fold(store, **options)
 
     monkeypatch.setattr("pipeline_tasks.core.lineage.reader.fold", slow)
     lineage = Reader(built, patience_s=0.1)
@@ -239,3 +239,22 @@ def test_who_comes_while_the_lineage_is_folded_is_told_to_come_again(built, monk
         goes_on.set()
         first.join()
     assert versions(lineage)
+
+
+def test_who_looks_at_the_graph_does_not_wait_until_rows_are_brought_for_others(built, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(store, con):
+        begun.set()
+        assert goes_on.wait(30)
+
+    monkeypatch.setattr("pipeline_tasks.core.lineage.reader.bring_shown", slow)
+    lineage = Reader(built, patience_s=0.1)
+    first = threading.Thread(target=lineage.ask, args=("FROM passages",))
+    first.start()
+    try:
+        assert begun.wait(30)
+        assert graph(lineage)["nodes"]
+    finally:
+        goes_on.set()
+        first.join()

@@ -9,6 +9,8 @@ import toy
 from pipeline_tasks.cli import inspect, stale
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, facts, fold, query, unfold
+from pipeline_tasks.core.lineage.detail import detail
+from pipeline_tasks.core.lineage.graph import graph, versions
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.sandbox import Sandbox
@@ -181,6 +183,16 @@ def test_commands_that_show_no_rows_bring_none_of_a_bucket(s3, tmp_path, monkeyp
     stale.stale_command()
     assert "foundry_dataset_rows" in exposition(elsewhere)
     assert len(set(elsewhere._local.keys("objects"))) <= 1, "the columns of a version are those of its first part"
+
+
+def test_of_the_lineage_page_only_questions_about_rows_bring_those_of_a_bucket(s3, tmp_path):
+    ref = put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
+    elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
+    reader = Reader(elsewhere, fresh_s=600)
+    assert [row["ref"] for row in versions(reader)] == [node["ref"] for node in graph(reader)["nodes"]] == [str(ref)]
+    assert len(detail(reader, ref)["rows"]) == 1
+    assert len(set(elsewhere._local.keys("objects"))) <= 1, "the first part has the columns and the first rows"
+    assert reader.ask("SELECT sum(value)::INT AS s FROM items") == [{"s": 6}]
 
 
 def test_a_version_that_was_made_again_under_its_id_is_read_again(store):
