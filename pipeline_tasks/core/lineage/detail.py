@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import ROW_COUNTERS
 from pipeline_tasks.core.lineage.facts import licence_rows
 from pipeline_tasks.core.lineage.reader import Reader
@@ -58,24 +58,29 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
 
     Raises:
         InputError: the version is not in the store.
+        TransientError: it is not in the lineage, also where this is brought up to date.
     """
     version = Version.open(reader.store, ref)
     m = version.manifest
     own = m.ref.of_rows
     name = (own.dataset, own.version)
-    with reader.asking(rows=False) as ask:
-        return {
-            "ref": str(m.ref),
-            "manifest": _manifest(m),
-            "runs": ask(_RUNS, *name),
-            "totals": ask(_TOTALS, *name)[0],
-            "counters": ask(_COUNTERS, *name, ROW_COUNTERS),
-            "cost": ask("FROM cost_of(?)", str(own))[0],
-            "rejects": ask(_REJECTS, *name),
-            "made": [row["ref"] for row in ask(_MADE, *name)],
-            "versions": ask(_OTHERS, own.dataset),
-            "licences": licence_rows(m),
-        } | _readable_sample(version, n_rows)
+    for fresh in (False, True):
+        with reader.asking(rows=False, fresh=fresh) as ask:
+            if not (cost := ask("FROM cost_of(?)", str(own))):
+                continue
+            return {
+                "ref": str(m.ref),
+                "manifest": _manifest(m),
+                "runs": ask(_RUNS, *name),
+                "totals": ask(_TOTALS, *name)[0],
+                "counters": ask(_COUNTERS, *name, ROW_COUNTERS),
+                "cost": cost[0],
+                "rejects": ask(_REJECTS, *name),
+                "made": [row["ref"] for row in ask(_MADE, *name)],
+                "versions": ask(_OTHERS, own.dataset),
+                "licences": licence_rows(m),
+            } | _readable_sample(version, n_rows)
+    raise TransientError(f"the lineage does not have {own}; try again in a few seconds, or look at its table problems")
 
 
 def _manifest(m: Manifest) -> dict[str, Any]:

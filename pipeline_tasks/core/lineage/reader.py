@@ -35,15 +35,15 @@ class Reader:
         self._slots = threading.BoundedSemaphore(at_once)
         self._folded: dict[bool, tuple[float, Path]] = {}
 
-    def database(self, *, rows: bool = True) -> Path:
-        """The lineage database, at most ``fresh_s`` seconds old; with ``rows``, those of latest versions are here, too.
+    def database(self, *, rows: bool = True, fresh: bool = False) -> Path:
+        """The lineage database, at most ``fresh_s`` seconds old; see :meth:`asking`.
 
         Raises:
             InputError: the store cannot be written.
             TransientError: another thread is still bringing it up to date.
         """
         with self._having(self._turns[rows], "the lineage is being brought up to date"):
-            if rows not in self._folded or time.monotonic() - self._folded[rows][0] > self._fresh_s:
+            if fresh or rows not in self._folded or time.monotonic() - self._folded[rows][0] > self._fresh_s:
                 path = fold(self.store, rows=rows)
                 if rows:
                     with connect(path, self.objects) as con:
@@ -52,11 +52,12 @@ class Reader:
             return self._folded[rows][1]
 
     @contextmanager
-    def asking(self, *, rows: bool = True) -> Iterator[Ask]:
+    def asking(self, *, rows: bool = True, fresh: bool = False) -> Iterator[Ask]:
         """``ask(sql, *values)`` gives rows as dicts; all questions of one block see the same database.
 
         Args:
             rows: whether they may read the latest rows of datasets, which are brought to this machine for that.
+            fresh: whether they must see what was finished in the last ``fresh_s`` seconds, too.
 
         Raises:
             InputError: a question took more than half a minute.
@@ -64,7 +65,7 @@ class Reader:
         """
         with (
             self._having(self._slots, "other questions are being answered"),
-            connect(self.database(rows=rows), self.objects) as con,
+            connect(self.database(rows=rows, fresh=fresh), self.objects) as con,
         ):
 
             def ask(sql: str, *values: object) -> Rows:

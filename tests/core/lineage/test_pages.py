@@ -21,7 +21,7 @@ from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.core.versions import commit, load_manifest
 
 _filled = toy.filled
 
@@ -206,6 +206,19 @@ def test_the_store_is_not_looked_at_for_every_question(store):
     toy.corpus(store, "a", "z")
     assert len(versions(lineage)) == before
     assert len(versions(Reader(store))) > before
+
+
+def test_a_version_that_the_lineage_does_not_have_yet_is_read_into_it(store):
+    lineage = Reader(store, fresh_s=600)
+    versions(lineage)
+    toy.corpus(store, "a", "z")
+    new = load_manifest(store, Ref.parse("documents"))
+    assert detail(lineage, Ref.parse("documents@latest"))["cost"]["n_responses"] == 0
+    assert str(new.ref) in {row["ref"] for row in versions(lineage)}
+    unreadable = new.model_copy(update={"id": "0" * 16, "inputs": {"urls": ["../urls"]}})
+    commit(store, unreadable)
+    with pytest.raises(TransientError, match="documents@0000000000000000; try again"):
+        detail(lineage, unreadable.ref)
 
 
 def test_a_question_of_the_page_has_all_its_rows(reader):
