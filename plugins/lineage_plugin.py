@@ -17,9 +17,9 @@ class Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        from lineage_page.app import make_app
+        from lineage_page.app import Headers, make_app
 
-        await make_app()(scope, receive, send)
+        await Headers(make_app())(scope, receive, send)
 
 
 class LineagePlugin(AirflowPlugin):

@@ -22,7 +22,7 @@ RETRY_AFTER_S = "3"
 
 
 class Headers:
-    """Adds :data:`~pipeline_tasks.web.HEADERS` to every answer, refusals included."""
+    """Around the app: adds :data:`~pipeline_tasks.web.HEADERS` to every answer, refusals and errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,7 +49,6 @@ def make_app() -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(Door)
-    app.add_middleware(Headers)
     app.add_exception_handler(FoundryError, _error_response)
     app.include_router(router, prefix="/api")
     app.add_api_route("/", _page, include_in_schema=False)
