@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pipeline_tasks.core import durable
@@ -25,6 +25,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """Names the running kernel, in containers too."""
 _NO_KERNEL = uuid.uuid4().hex
 _MAY_WAIT = ("objects/", "memo/")
+_ATTEMPTS = 100
 
 
 class LocalStore:
@@ -196,9 +197,10 @@ class LocalStore:
 
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
-        folder = self._path(f"scratch/{name}")
+        folder, attempts = self._path(f"scratch/{name}"), 0
         while not folder.is_dir():
-            with self._written(), suppress(FileExistsError):
+            attempts += 1  # another process may drop it meanwhile
+            with self._written(), suppress(FileExistsError) if attempts < _ATTEMPTS else nullcontext():
                 folder.mkdir(parents=True, exist_ok=True)
         with suppress(PermissionError):
             os.utime(folder)  # in use again, however old what lies in it

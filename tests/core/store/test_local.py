@@ -7,6 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.disk import files_below
 from tests.core.toy_steps import make, toy_list, toy_scale
@@ -85,3 +88,12 @@ def _as_another(store: LocalStore, what: str) -> str:
         [sys.executable, "-c", _EVALUATE, str(store), str(_NOBODY), what], capture_output=True, text=True, check=False
     )
     return asked.stdout + asked.stderr
+
+
+@pytest.mark.parametrize("name", ["scratch", "scratch/work"])
+@pytest.mark.parametrize("put", [lambda p: p.symlink_to("/no/such/disk"), Path.touch], ids=["link", "file"])
+def test_what_stands_where_work_in_progress_should_be_is_told(tmp_path, name, put):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    put(tmp_path / name)
+    with pytest.raises(InputError, match=f"the store {tmp_path} cannot be written .*{name}"):
+        LocalStore(tmp_path).scratch("work")
