@@ -97,7 +97,7 @@ def find_garbage(
         memo: also give up memo records whose output no kept version names, unless steps run. They are what resumes a
             killed run.
         grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days), no version
-            that a run has found since, and no part that is younger than a step that runs.
+            that a run has found since, and no part or temporary that is younger than a step that runs.
 
     Raises:
         InputError: a manifest cannot be read, so nobody knows what it needs.
@@ -129,7 +129,8 @@ def find_garbage(
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
     sweep.add("headway", (entry for entry in store.entries(MARKS) if entry.modified < now - SCRATCH_S))
-    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, here - TEMPORARY_S)))
+    done_with = min([here - TEMPORARY_S, *(run.since - HOUR_S for run in running)])  # an hour: a pin has another clock
+    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, done_with)))
     sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, here - SCRATCH_S)))
     return sweep
 

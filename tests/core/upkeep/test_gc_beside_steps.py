@@ -97,6 +97,17 @@ def test_a_part_of_a_running_step_that_nothing_names_yet_stays(any_store):
     assert not any_store.exists(part.key)
 
 
+def test_a_file_that_a_running_step_sends_for_hours_stays(any_store, monkeypatch):
+    monkeypatch.setattr("pipeline_tasks.core.upkeep.gc.TEMPORARY_S", 0.0)
+    make(any_store, toy_list, rows={"old": 1})
+    with any_store.temporary() as path:
+        with running(any_store):
+            collect(any_store)
+            stayed = path.exists()
+        collect(any_store)
+        assert (stayed, path.exists()) == (True, False)
+
+
 def test_a_part_that_is_written_again_between_the_listing_and_its_deletion_is_lost(any_store, monkeypatch):
     """The writer comes after the last look: it must not take what is about to go for something that stays."""
     table = ITEMS.table([{"item_id": "again", "value": 1}])
