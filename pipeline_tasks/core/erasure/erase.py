@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
 from pipeline_tasks.core.erasure.search import blotted, brief_texts, holds, long_texts, mentioned, short_texts
+from pipeline_tasks.core.erasure.this_machine import clean_this_machine
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
@@ -29,7 +29,7 @@ from pipeline_tasks.core.parts import damage_told, read_part, write_rows
 from pipeline_tasks.core.pins import Deletion, deletion, living_pins
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
-from pipeline_tasks.core.store import TEMPORARY, Store
+from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in
 from pipeline_tasks.core.upkeep.gc import manifests_at
 from pipeline_tasks.core.versions import REMOVED, manifest_key
@@ -120,9 +120,11 @@ def _carry_out(work: _Work, right: Deletion) -> None:
             done.versions.append(after.ref)
     _drop_parts(work, right, {part.key for manifest in changed for part in manifest.objects})
     _blot(work)
-    _clean_this_machine(store)
+    left = clean_this_machine(store)
     done.models = _trained_on_it(changed)
     done.findings = prove(store, done.ids, work.lost)
+    for path in left:
+        done.findings.note("work in progress that cannot go", path, True)
     if done.findings.clean:
         listed.note(store, erasure.model_copy(update={"done": True}))
 
@@ -263,14 +265,6 @@ def _blot(work: _Work) -> None:
             clean = blotted(text, work.done.ids, listed.REASON)
             if clean != text:
                 work.store.replace(key, clean.encode())
-
-
-def _clean_this_machine(store: Store) -> None:
-    """Work in progress, unfinished parts and copies of what is gone: nobody can say what is in them."""
-    shutil.rmtree(store.scratches, ignore_errors=True)
-    for path in (store.folder / TEMPORARY).glob("*.parquet"):
-        path.unlink(missing_ok=True)
-    store.drop_lost_copies()
 
 
 def _trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
