@@ -92,10 +92,13 @@ class Deletion:
     def delete_all(self, keys: Iterable[str], forget: Callable[[list[str]], None] | None = None) -> None:
         """Forget each of ``keys``, a block at a time, by ``forget`` where that is not the store's own way.
 
+        Those of a pack go together: for every block that has one of its members it is written anew.
+
         Raises:
             TransientError: this process was away for so long that others took it for dead.
         """
-        todo = iter(keys)
+        packs = self._store.packs
+        todo = iter(sorted(keys, key=packs.order) if packs else keys)
         while block := list(islice(todo, _BLOCK)):
             if self._store.read(MARK) != self._mark:
                 raise TransientError("another process took over while this one deleted; what it left goes next time")

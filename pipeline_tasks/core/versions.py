@@ -10,24 +10,34 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Manifest, Part, Ref
 from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import create_despite_upkeep
 from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
-from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store import Entry, Store
 from pipeline_tasks.core.store.protocol import WHOLE_BYTES
 
 log = logging.getLogger(__name__)
 _AHEAD = 128
+Asked = TypeVar("Asked")
 ID = re.compile(r"[0-9a-f]{16}")
 """What the id of a version looks like."""
 REMOVED = pa.schema([pa.field("key", pa.string())])
+
+
+def bring_ahead(store: Store, asked: Iterable[tuple[Asked, Part | Entry]]) -> Iterator[Asked]:
+    """What is asked for, with its objects; of small ones a bucket is asked side by side, for more the more are read."""
+    todo, n = iter(asked), 1
+    while some := list(islice(todo, n)):
+        store.bring(part.key for _, part in some if part.size_bytes <= WHOLE_BYTES)
+        yield from (one for one, _ in some)
+        n = min(2 * n, _AHEAD)
 
 
 def manifest_key(ref: Ref) -> str:
@@ -220,13 +230,7 @@ class Version:
             yield self.part(index, columns)
 
     def _brought(self, indices: Iterable[int]) -> Iterator[int]:
-        """``indices`` of parts; of small ones a bucket is asked side by side, for more the more are read."""
-        todo, n = iter(indices), 1
-        while some := list(islice(todo, n)):
-            parts = (self.manifest.parts[index] for index in some)
-            self.store.bring(part.key for part in parts if part.size_bytes <= WHOLE_BYTES)
-            yield from some
-            n = min(2 * n, _AHEAD)
+        return bring_ahead(self.store, ((index, self.manifest.parts[index]) for index in indices))
 
     def batches(self, columns: list[str], n_rows: int, parts: Iterable[int] | None = None) -> Iterator[pa.Table]:
         """Live rows, of these parts or of all, in blocks of at most ``n_rows``; no more than a block is in memory."""

@@ -19,7 +19,15 @@ import pyarrow.parquet as pq
 
 from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
-from pipeline_tasks.core.erasure.search import blotted, brief_texts, holds, long_texts, mentioned, short_texts
+from pipeline_tasks.core.erasure.search import (
+    blotted,
+    brief_texts,
+    holds,
+    long_texts,
+    mentioned,
+    parts_ahead,
+    short_texts,
+)
 from pipeline_tasks.core.erasure.this_machine import clean_this_machine
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import Record
@@ -32,7 +40,7 @@ from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in
 from pipeline_tasks.core.upkeep.gc import manifests_at
-from pipeline_tasks.core.versions import REMOVED, manifest_key
+from pipeline_tasks.core.versions import REMOVED, bring_ahead, manifest_key
 
 log = logging.getLogger(__name__)
 
@@ -136,15 +144,13 @@ def _manifests(store: Store) -> list[Manifest]:
 
 def _tables(work: _Work, manifests: Iterable[Manifest]) -> Iterable[tuple[Manifest, Part, rows.Reach]]:
     """Every part of rows once, with how far an erasure goes in it."""
-    keys, seen = frozenset(schema.key for schema in work.schemas.values()), set()
+    keys, once = frozenset(schema.key for schema in work.schemas.values()), dict[str, tuple[Manifest, Part]]()
     for manifest in manifests:
-        schema = work.schemas.get(manifest.rows_schema)
-        if schema is None:
-            continue
-        for part in manifest.parts:
-            if part.sha256 not in seen:
-                seen.add(part.sha256)
-                yield manifest, part, rows.Reach(schema, keys)
+        if manifest.rows_schema in work.schemas:
+            for part in manifest.parts:
+                once.setdefault(part.sha256, (manifest, part))
+    for manifest, part in bring_ahead(work.store, ((found, found[1]) for found in once.values())):
+        yield manifest, part, rows.Reach(work.schemas[manifest.rows_schema], keys)
 
 
 def _ids_of(store: Store, part: Part, *, lists: bool) -> pa.Table:
@@ -187,6 +193,7 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
     schema = work.schemas.get(manifest.rows_schema)
     reach = rows.Reach(schema, frozenset(s.key for s in work.schemas.values())) if schema else None
     parts = [_part(work, part, reach) for part in manifest.parts] if reach else manifest.parts
+    store.bring(part.key for part in (*manifest.rejects, *(r.part for r in manifest.removals)))
     rejects = [_part(work, part) for part in manifest.rejects]
     removals = [r.model_copy(update={"part": _part(work, r.part)}) for r in manifest.removals]
     params = json.loads(blotted(json.dumps(manifest.params), ids, listed.REASON))
@@ -230,9 +237,11 @@ def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
     Of partitions all goes that no version names: a table of words and numbers does not tell whose they are.
     """
     store, ids = work.store, work.done.ids
-    lost = {key for key in store.keys("objects") if key not in named and key.endswith(".parquet")}
+    unnamed = (entry for entry in store.entries("objects") if entry.key not in named)
+    lost = {entry.key: entry for entry in unnamed if entry.key.endswith(".parquet")}
     replaced = {sha256 for sha256, part in work.became.items() if part.sha256 != sha256}
-    gone = {key for key in lost if sha256_in(key) in replaced or _may_hold(store, key, ids)}
+    ahead = parts_ahead(store, lost.values())
+    gone = {key for key in ahead if sha256_in(key) in replaced or _may_hold(store, key, ids)}
     dead, needed = [], set()
     for key, data in store.read_all(store.keys("memo")):
         record = Record.read(data)
@@ -242,7 +251,7 @@ def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
         else:
             needed |= made
     right.delete_all(dead)
-    right.delete_all(sorted(lost - (needed - gone)))
+    right.delete_all(sorted(lost.keys() - (needed - gone)))
 
 
 def _may_hold(store: Store, key: str, ids: set[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from pipeline_tasks.core.erasure.answers import Lost
-from pipeline_tasks.core.erasure.search import holds, mentioned, same_texts
+from pipeline_tasks.core.erasure.search import holds, mentioned, parts_ahead, same_texts
 from pipeline_tasks.core.store import Store
 
 _TEXTS = ("versions", "refs", "memo", "requests", "responses", "receipts", "lineage/events")
@@ -48,12 +48,11 @@ def prove(store: Store, ids: Collection[str], lost: Lost) -> Findings:
     A pack of which nobody can say what lies in it counts as one with a trace.
     """
     findings = Findings()
-    for key in store.keys("objects"):
-        if key.endswith(".parquet"):
-            findings.note("objects", key, holds(store, key, ids))
-            findings.same_texts += same_texts(store, key, lost.texts)
-        else:
-            findings.looked["files of models"] += 1
+    entries = list(store.entries("objects"))
+    for key in parts_ahead(store, entries):
+        findings.note("objects", key, holds(store, key, ids))
+        findings.same_texts += same_texts(store, key, lost.texts)
+    findings.looked.update("files of models" for entry in entries if not entry.key.endswith(".parquet"))
     for pack in store.packs.unreadable() if store.packs else ():
         findings.note("packs that nobody can read, see `foundry check`", pack, True)
     for kind in _TEXTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.erasure.rows import id_columns, id_lists, identifies, mentions
 from pipeline_tasks.core.parts import BODY, damage_told
 from pipeline_tasks.core.schema import REJECTS
-from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import REMOVED
+from pipeline_tasks.core.store import Entry, Store
+from pipeline_tasks.core.versions import REMOVED, bring_ahead
 
 _TOKEN = re.compile(r"[0-9a-f]{16,64}")
 _GOES_ON = r"(?!\.?[\w/%?=&#-])"
@@ -129,6 +129,14 @@ def _one_line(text: str) -> str:
     if line.isprintable():
         return line
     return " ".join("".join(" " if category(c)[0] == "C" else c for c in line).split())  # as prompts have it
+
+
+def parts_ahead(store: Store, entries: Iterable[Entry]) -> Iterator[str]:
+    """The keys of all parts of rows among ``entries``, in the order of packs, in which small ones are brought."""
+    parts = [entry for entry in entries if entry.key.endswith(".parquet")]
+    if packs := store.packs:
+        parts.sort(key=lambda entry: packs.order(entry.key))
+    return bring_ahead(store, ((entry.key, entry) for entry in parts))
 
 
 def holds(store: Store, key: str, ids: Collection[str]) -> bool:

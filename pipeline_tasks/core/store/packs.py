@@ -141,6 +141,11 @@ class Packs:
             self.look()
         return self._known.find(key)
 
+    def order(self, key: str) -> tuple[str, int]:
+        """What to sort keys by, so that those of a pack stand together as they lie in it; first those in none."""
+        place = self.find(key)
+        return (place.pack, place.first) if place else ("", 0)
+
     def members(self) -> dict[str, list[Entry]]:
         """Each pack that is there now with what lies in it, in the order of its bytes."""
         self.look()
