@@ -18,18 +18,21 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, commit, point
 
 
-def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "", **made_from: Ref) -> Ref:
+def put(
+    store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "", params: dict | None = None, **made_from: Ref
+) -> Ref:
     """A version of ``dataset`` with these rows, as if ``made_from`` these; columns that a row leaves out are null."""
     written = [write_rows(store, schema.table(rows)) for rows in parts]
+    inputs = {name: [str(ref)] for name, ref in made_from.items()}
     manifest = Manifest(
         dataset=dataset or schema.name,
-        id=short_id([part.sha256 for part in written]),
+        id=short_id([part.sha256 for part in written], *([params, inputs] if params else [])),
         step="by_hand",
         code_version="1",
         rows_schema=schema.name,
         key=schema.key,
-        params={},
-        inputs={name: [str(ref)] for name, ref in made_from.items()},
+        params=params or {},
+        inputs=inputs,
         rows=sum(part.rows for part in written),
         parts=written,
     )

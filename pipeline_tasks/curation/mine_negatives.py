@@ -21,6 +21,7 @@ from pipeline_tasks.curation.candidates_below_bound import find_low
 from pipeline_tasks.curation.chosen_negatives import choose_low, write_triplets
 from pipeline_tasks.curation.negative_rules import Rules
 from pipeline_tasks.curation.passage_facts import facts_of
+from pipeline_tasks.curation.rankings_of_labels import check_rankings_of_labels
 from pipeline_tasks.curation.same_texts import known_answers
 from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
@@ -87,7 +88,7 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
 
     Raises:
         InputError: labels without parts, a best model without rankings, rankings that end before ``min_rank``, a query
-            that its ranking lacks, or an id that nobody knows.
+            that its ranking lacks, an id that nobody knows, or labels by rankings of other parameters.
     """
     mined = mine(inputs, params, run)
     chosen = [ChosenRows(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
@@ -122,7 +123,9 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
     Raises:
         InputError: see :func:`mine_negatives`.
     """
-    for version in inputs.by_last_name("rankings").values():
+    rankings = inputs.by_last_name("rankings")
+    check_rankings_of_labels(inputs["labelled"], rankings)
+    for version in rankings.values():
         depth = version.manifest.params.get("depth", params.min_rank)
         if depth < params.min_rank:
             ref = version.manifest.ref
@@ -130,7 +133,7 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
     blocks = blocks_of(inputs["labelled"], params.block_queries)
     facts = facts_of(inputs, params.shard_passages, run)
     known = known_answers(blocks, inputs["pairs"], params.block_queries, run)
-    ranked = ranked_rows(blocks, inputs.by_last_name("rankings"), params.block_queries, run)
+    ranked = ranked_rows(blocks, rankings, params.block_queries, run)
     mined: dict[int, Mined] = {}
     # A few more than K: some are of another split or known to answer. Where that is not enough, all are looked at.
     for most in (2 * params.n_negatives + 8, None):

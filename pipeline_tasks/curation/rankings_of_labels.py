@@ -1,0 +1,46 @@
+"""Whether the scores of labels, which bound those of negatives, compare with the rankings that are mined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, manifest_key
+from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
+
+_SCORED = {RANKINGS.name, PAIR_EMBEDDINGS.name, PASSAGE_EMBEDDINGS.name}
+_NO_SCORE = {"depth", "index", "recall", "shard_passages", "block_queries", "intents", "of_one_intent"}
+"""Parameters of these that decide what is found or encoded, and no score of it."""
+
+
+def check_rankings_of_labels(labelled: Version, rankings: Mapping[str, Version]) -> None:
+    """Make sure that labels were made by rankings with the parameters of these, of whatever passages.
+
+    Labels whose rankings are no longer in the store pass.
+
+    Raises:
+        InputError: a ranking, what it fuses, or its vectors have other parameters.
+    """
+    for old in map(Ref.parse, labelled.manifest.inputs.get("rankings", ())):
+        version = rankings.get(old.dataset.rsplit("/", 1)[-1])
+        if version and not _comparable(labelled.store, old, version.manifest.ref):
+            raise InputError(
+                f"{labelled.manifest.ref} was made by {old}, of other parameters than {version.manifest.ref}: "
+                f"run mutual_agreement again, or give --input rankings={old}"
+            )
+
+
+def _comparable(store: Store, old: Ref, new: Ref) -> bool:
+    one, other = (Manifest.read(store.read(manifest_key(ref))) for ref in (old, new))
+    if old == new or one is None or other is None or one.rows_schema not in _SCORED:
+        return True
+    before, now = ({n: v for n, v in made.params.items() if n not in _NO_SCORE} for made in (one, other))
+    then, read = _sources(one), _sources(other)
+    return before == now and all(_comparable(store, then[key], read[key]) for key in then.keys() & read.keys())
+
+
+def _sources(made: Manifest) -> dict[tuple[str, str], Ref]:
+    """The versions that it was made from, by input and dataset."""
+    return {(name, ref.dataset): ref for name, refs in made.inputs.items() for ref in map(Ref.parse, refs)}
