@@ -60,7 +60,7 @@ def fill(root: Path, queries: int) -> None:
         for pair in pairs
     ]
     store, size = LocalStore(root), -(-queries // PARTS)
-    put(store, PASSAGES, [{"passage_id": name, "text": text} for name, text in texts.items()])
+    put(store, PASSAGES, [{"passage_id": name, "text": text, "split": "train"} for name, text in texts.items()])
     put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret/checked")
     put(store, RANKINGS, *(ranked[at : at + size] for at in range(0, queries, size)), dataset=f"nearest/{MODEL}")
 

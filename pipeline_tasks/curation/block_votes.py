@@ -70,15 +70,16 @@ def vote(given: Partition, run: Run) -> Iterator[pa.Table]:
     (heard_part,) = given.parts["heard"]
     heard = _heard(read_part(run.store, heard_part), queries.panel.shape, given.values["top_n"])
     hashes = heard.hashes[heard.there]
-    table, numbers = HashTable.of(np.concatenate([queries.own, hashes]))
+    table, numbers = HashTable.of(np.concatenate([queries.source, queries.own, hashes]))
     facts = Facts.look_up(run.store, given.parts["facts"], table)
+    source, numbers = np.split(numbers, [len(queries.source)])
     own, votes = numbers[: len(queries.own)], heard.votes(numbers[len(queries.own) :])
     unknown = facts.splits[numbers] < 0
     if unknown.any():
         refuse_unknown(given, table.known[numbers[unknown][0]])
     strategy, filtered = given.values["strategy"], queries.is_of(given.values["filtered"])
     positive = np.where(filtered, agreed(votes.codes, votes.seen, own, strategy), own)
-    kept = _refuse(queries, votes, positive, facts, strategy, run)
+    kept = _refuse(queries, votes, source, positive, facts, strategy, run)
     rows = np.flatnonzero(kept)
     yield pa.table({
         "query": rows,
@@ -95,19 +96,34 @@ def vote(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 
 def _refuse(
-    queries: QueryBlock, votes: Votes, positive: np.ndarray, facts: Facts, strategy: str, run: Run
+    queries: QueryBlock,
+    votes: Votes,
+    source: np.ndarray,
+    positive: np.ndarray,
+    facts: Facts,
+    strategy: str,
+    run: Run,
 ) -> np.ndarray:
     """Reject every query that is not kept, for the first reason that holds; whether each is kept, [q]."""
     kept = ~queries.held_out
     held_out = queries.ids.filter(pa.array(~kept))
     run.reject_all(held_out, "held_out", pa.repeat("its document is held out for evaluation", len(held_out)))
+    _refuse_moved(queries, source, "other_side", kept, facts, run)
     lost = np.flatnonzero(kept & (positive == NOBODY))
     reason = "not_retrieved" if strategy == "consistency" else "no_agreement"
     run.reject_all(queries.ids.take(pa.array(lost)), reason, tops(queries, votes, lost, facts.ids))
     kept &= positive != NOBODY
-    moved = np.flatnonzero(kept & (facts.splits[positive] != queries.split))
-    names, splits = facts.ids.take(pa.array(positive[moved])), pa.array(facts.splits[positive[moved]])
-    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
-    run.reject_all(queries.ids.take(pa.array(moved)), "positive_held_out", details)
-    kept[moved] = False
+    _refuse_moved(queries, positive, "positive_held_out", kept, facts, run)
     return kept
+
+
+def _refuse_moved(
+    queries: QueryBlock, passages: np.ndarray, reason: str, kept: np.ndarray, facts: Facts, run: Run
+) -> None:
+    """Reject those of the ``kept`` queries whose passage is known, and in another split than theirs."""
+    splits = facts.splits[passages]
+    moved = np.flatnonzero(kept & (splits >= 0) & (splits != queries.split))
+    names = facts.ids.take(pa.array(passages[moved]))
+    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(pa.array(splits[moved])), " is in split ")
+    run.reject_all(queries.ids.take(pa.array(moved)), reason, details)
+    kept[moved] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,32 @@ class Compared:
 
     @classmethod
     def read(cls, rows: pa.Table, run: Run) -> Compared:
-        """Those of rankings; a query with its own passage alone is the reject ``nothing_to_compare``.
+        """Those of rankings that are of the query's split today.
+
+        Rejects: ``other_side`` (a query whose own passage is of another split), ``nothing_to_compare`` (one with its
+        own passage alone).
 
         Raises:
             InputError: the nearest passages are of other pairs or of other passages.
         """
         queries = _rows_with_ids(run, "pairs", "query_id", rows["query_id"], _OF_QUERIES)
-        found = [_ids(row, run) for row in rows.to_pylist()]
-        kept = [row for row, ids in enumerate(found) if ids]
-        ids = [found[row] for row in kept]
-        flat = pa.array([i for some in ids for i in some], pa.string())
-        passages = _rows_with_ids(run, "passages", "passage_id", flat, ["passage_id", "text"])
+        found = [_ids(row) for row in rows.to_pylist()]
+        flat = pa.array([i for some in found for i in some], pa.string())
+        passages = _rows_with_ids(run, "passages", "passage_id", flat, ["passage_id", "text", "split"])
+        kept, ids, stays = [], [], np.zeros(len(flat), bool)
+        ends = offsets([*map(len, found)]).tolist()
+        for row, query in enumerate(queries.select(["query_id", "passage_id", "split"]).to_pylist()):
+            splits, source = passages["split"][ends[row] : ends[row + 1]].to_pylist(), query["passage_id"]
+            same = [split == query["split"] for split in splits]
+            if not same[own := found[row].index(source)]:
+                run.reject(query["query_id"], "other_side", f"{source} is in split {splits[own]}")
+            elif sum(same) == 1:
+                run.reject(query["query_id"], "nothing_to_compare", f"only {source}")
+            else:
+                kept.append(row)
+                ids.append([*compress(found[row], same)])
+                stays[ends[row] : ends[row + 1]] = same
+        passages = passages.drop_columns(["split"]).filter(pa.array(stays))
         return cls(queries.take(pa.array(kept, pa.int64())), ids, passages)
 
     def __len__(self) -> int:
@@ -167,10 +183,6 @@ def _holding(ids: pa.Array, hashes: np.ndarray, parts: np.ndarray) -> list[int]:
     return sorted({part for first, past in zip(*ends, strict=True) for part in parts[first:past].tolist()})
 
 
-def _ids(row: dict[str, Any], run: Run) -> list[str]:
+def _ids(row: dict[str, Any]) -> list[str]:
     """The nearest passages, and the one that the query was written for."""
-    ids = row["passage_ids"] if row["passage_id"] in row["passage_ids"] else [*row["passage_ids"], row["passage_id"]]
-    if len(ids) > 1:
-        return ids
-    run.reject(row["query_id"], "nothing_to_compare", f"only {ids[0]}")
-    return []
+    return row["passage_ids"] if row["passage_id"] in row["passage_ids"] else [*row["passage_ids"], row["passage_id"]]

@@ -46,7 +46,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
-    version="6",
+    version="7",
     pool="llm",
     secrets=("llm",),
 )

@@ -85,15 +85,16 @@ class MutualAgreementParams(StepParams):
     },
     writes=LABELLED,
     kind="partitioned",
-    version="4",
+    version="5",
     memory_gib=2,
 )
 def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:
     """Keep a query only where the reference models agree, and make the agreed passage its positive.
 
-    Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``no_agreement`` (mutual, identical),
-    ``not_retrieved`` (consistency), ``positive_held_out`` (the positive is of a document in another split than the
-    query's), ``over_cap``.
+    Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``other_side`` (the passage that the
+    query was written for is in another split today), ``no_agreement`` (mutual, identical), ``not_retrieved``
+    (consistency), ``positive_held_out`` (the positive is of a document in another split than the query's),
+    ``over_cap``.
 
     Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: every general-domain set is kept, up to
     ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11 gives and ``caps`` takes. All judges

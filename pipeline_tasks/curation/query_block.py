@@ -33,6 +33,7 @@ class QueryBlock:
     Attributes:
         ids: their ids.
         own: hash of the id of the positive that came with each, uint64.
+        source: hash of the id of the passage that each was written for, uint64.
         split: place in :data:`SPLITS`, int8.
         intents, origins: dictionary columns.
         models: names.
@@ -42,6 +43,7 @@ class QueryBlock:
 
     ids: pa.Array
     own: np.ndarray
+    source: np.ndarray
     split: np.ndarray
     intents: pa.DictionaryArray
     origins: pa.DictionaryArray
@@ -55,7 +57,7 @@ class QueryBlock:
         Raises:
             InputError: nobody judges an intent.
         """
-        rows = queries_of(given, ["query_id", "positive_id", "split", "intent", "origin"])
+        rows = queries_of(given, ["query_id", "positive_id", "passage_id", "split", "intent", "origin"])
         ids, intents, origins = (rows[name].combine_chunks() for name in ("query_id", "intent", "origin"))
         intents, origins = (column.fill_null("").dictionary_encode() for column in (intents, origins))
         judges = given.values["judges"]
@@ -69,7 +71,8 @@ class QueryBlock:
         split = split_numbers(rows["split"], given.rows["queries"].version)
         seats = panels[intents.indices.to_numpy()]
         seats[split == _TEST] = NOBODY
-        return cls(ids, text_hashes(rows["positive_id"]), split, intents, origins, models, seats)
+        own, source = (text_hashes(rows[name]) for name in ("positive_id", "passage_id"))
+        return cls(ids, own, source, split, intents, origins, models, seats)
 
     @property
     def held_out(self) -> np.ndarray:

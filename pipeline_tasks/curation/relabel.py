@@ -52,6 +52,7 @@ class RelabelParams(StepParams):
     reads=READS,
     writes=RELABELLED,
     kind="map",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -61,8 +62,8 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
 
     The passage that the query was written for competes also where it is not among the nearest. ``likelihoods`` are
     log P(query | passage, task), ``relevances`` the expected grade under the model's probabilities of the grades. How
-    many queries have another positive now is the counter ``positives_changed``; a query that is compared with its own
-    passage alone is the reject ``nothing_to_compare``.
+    many queries have another positive now is the counter ``positives_changed``. Rejects: those of
+    :meth:`~pipeline_tasks.curation.compared_passages.Compared.read`.
 
     Source: Gecko 3.2, "LLM-based Positive and Negative Mining"; grades and their expectation: Zhuang et al. 2023,
     "Beyond Yes and No". Departures: the prompts, which are not published, are ours; the seed always competes.

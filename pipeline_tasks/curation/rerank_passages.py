@@ -52,6 +52,7 @@ class RerankPassagesParams(StepParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/reranked",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=4,
@@ -62,8 +63,8 @@ def rerank_passages(rows: pa.Table, params: RerankPassagesParams, run: Run) -> p
     The passage that the query was written for competes also where it is not among the nearest, and with ``margin`` more
     than its score: another one takes its place only where the model is sure. ``relevances`` are the scores,
     ``relevance_ranks`` their ranks without the margin; likelihoods there are none. ``positives_changed`` counts queries
-    that have another positive now; a query that is compared with its own passage alone is the reject
-    ``nothing_to_compare``.
+    that have another positive now. Rejects: those of
+    :meth:`~pipeline_tasks.curation.compared_passages.Compared.read`.
 
     Source: Gecko 3.2, where an LLM judges. Departures: a model trained on judged pairs in its place, which reads the
     query without its task, as it was trained; the margin.

@@ -62,6 +62,7 @@ class ScorePassagesParams(LlmParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/scored",
+    version="2",
     pool="llm",
     memory_gib=4,
     secrets=("llm",),

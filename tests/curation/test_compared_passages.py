@@ -13,8 +13,8 @@ from pipeline_tasks.curation.rerank_passages import rerank_passages
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
 from tests import small_reranker
 from tests.curation import small_scorer
-from tests.curation.compared import PASSAGE, filled
-from tests.stores import go, put, rows
+from tests.curation.compared import PASSAGE, filled, passage_rows
+from tests.stores import go, put, rejects, rows
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -23,7 +23,7 @@ def test_blocks_have_no_say_and_of_equal_ids_the_first_counts(tmp_path, monkeypa
 
     def made(folder, *parts):
         store = filled(tmp_path / folder)
-        put(store, PASSAGES, *([{"passage_id": name, "text": text} for name, text in part] for part in parts))
+        put(store, PASSAGES, *(passage_rows(dict(part)) for part in parts))
         go(store, rerank_passages, reranker=reranker, max_length=64)
         return [part.sha256 for part in Version.open(store, Ref.parse("relabelled/reranked")).manifest.parts]
 
@@ -38,7 +38,7 @@ def test_blocks_have_no_say_and_of_equal_ids_the_first_counts(tmp_path, monkeypa
 def test_texts_are_read_from_parts_that_hold_what_is_compared_and_ids_once(tmp_path, monkeypatch):
     store = filled(tmp_path / "store")
     texts = [*PASSAGE.items(), ("p9", "that nobody asks for")]
-    ref = put(store, PASSAGES, *([{"passage_id": name, "text": text}] for name, text in texts))
+    ref = put(store, PASSAGES, *(passage_rows({name: text}) for name, text in texts))
     names = {part.sha256: name for part, (name, _) in zip(Version.open(store, ref).manifest.parts, texts, strict=True)}
     seen: dict[str, list[str | None]] = {"ids": [], "texts": []}
 
@@ -52,7 +52,7 @@ def test_texts_are_read_from_parts_that_hold_what_is_compared_and_ids_once(tmp_p
     for reader in ("read_part", "part_batches"):
         monkeypatch.setattr(versions, reader, counted(getattr(versions, reader)))
     go(store, rerank_passages, reranker=str(small_reranker.make(tmp_path / "reranker")), max_length=64)
-    assert seen["texts"] == ["p0", "p1", "p2", "p3"] + ["p0", "p3", "p4", "p5"], "of both parts of queries"
+    assert seen["texts"] == ["p0", "p1", "p2", "p3"] + ["p2", "p4", "p5", "p6", "p7"], "of both parts of queries"
     assert [name for name in seen["ids"] if name] == list(names.values())
 
 
@@ -68,7 +68,7 @@ def test_what_was_compared_is_not_compared_again_where_other_passages_and_pairs_
 
     def made(folder, texts, query="flood"):
         store = filled(tmp_path / folder)
-        put(store, PASSAGES, *([{"passage_id": name, "text": text}] for name, text in texts.items()))
+        put(store, PASSAGES, *(passage_rows({name: text}) for name, text in texts.items()))
         pairs = rows(store, "mtp/fret/checked")
         pairs[3]["query"] = query
         put(store, INSTRUCTED_PAIRS, pairs, [pairs[0] | {"query_id": "q9"}], dataset="mtp/fret/checked")
@@ -84,3 +84,22 @@ def test_what_was_compared_is_not_compared_again_where_other_passages_and_pairs_
     for number, (texts, query) in enumerate([(changed, "flood"), (changed, "storm"), (PASSAGE, "storm")]):
         fresh = made(f"fresh{number}", texts, query)
         assert made("store", texts, query) == (4, *fresh[1:]), "of the part that has it"
+
+
+def test_what_was_held_out_since_is_neither_asked_nor_compared(tmp_path):
+    """q0's own passage is of test documents now, q1 is left with one neighbour and q3 with its own passage alone."""
+    store = filled(tmp_path / "store")
+    sides = {"p0": "test", "p2": "test", "p5": "test", "p6": "train", "p7": "train"}
+    moved = [row | {"split": sides.get(row["passage_id"], row["split"])} for row in passage_rows(PASSAGE)]
+    put(store, PASSAGES, moved)
+    counters = go(
+        store, rerank_passages, reranker=str(small_reranker.make(tmp_path / "reranker")), max_length=64
+    ).counters
+    (row,) = rows(store, "relabelled/reranked")
+    assert row["query_id"] == "q1" and sorted(row["passage_ids"]) == ["p1", "p3"]
+    assert row["passages"] == [PASSAGE[name] for name in row["passage_ids"]] and counters["passages_compared"] == 2
+    assert {name: (row["reason"], row["detail"]) for name, row in rejects(store, "relabelled/reranked").items()} == {
+        "q0": ("other_side", "p0 is in split test"),
+        "q2": ("other_side", "p2 is in split test"),
+        "q3": ("nothing_to_compare", "only p4"),
+    }

@@ -6,7 +6,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.mutual_agreement import MutualAgreementParams, mutual_agreement
-from pipeline_tasks.datasets import PAIRS, RANKINGS
+from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from tests.curation.conftest import SPLIT_OF
 from tests.stores import go, put, reasons, rejects, rows
 
@@ -201,3 +201,18 @@ def test_a_label_does_not_depend_on_how_rows_lie_in_parts(store):
     again = Version.open(store, Ref.parse("labelled")).table().to_pylist()
     assert sorted(whole, key=lambda r: r["query_id"]) == sorted(again, key=lambda r: r["query_id"])
     assert {SPLIT_OF[row["source_passage_id"]] for row in again} == {"train", "dev"}
+
+
+@pytest.mark.parametrize("strategy", ["mutual", "none"])
+def test_a_query_whose_passage_was_held_out_since_is_refused_whatever_its_positive_is(store, strategy):
+    """Its own written positive, on which the models agree, still has the split of the pair."""
+    passages = rows(store, "passages")
+    for row in passages:
+        row["split"] = {"t2": "test", "d1": "train"}.get(row["passage_id"], row["split"])
+    put(store, PASSAGES, passages)
+    assert not {"q-t2", "q-d1"} & set(labels(store, strategy=strategy))
+    refused = {name: (row["reason"], row["detail"]) for name, row in rejects(store, "labelled").items()}
+    assert (refused["q-t2"], refused["q-d1"]) == (
+        ("other_side", "t2 is in split test"),
+        ("other_side", "d1 is in split train"),
+    )

@@ -38,7 +38,7 @@ def test_passages_are_ordered_by_both_scores_and_both_are_kept(store, scorer):
     assert {name: sorted(row["passage_ids"]) for name, row in found.items()} == {
         "q0": ["p0", "p1", "p2"],
         "q1": ["p1", "p2", "p3"],
-        "q3": ["p0", "p3", "p4", "p5"],
+        "q3": ["p4", "p5", "p6", "p7"],
     }
     assert rejects(store, "relabelled")["q2"]["reason"] == "nothing_to_compare"
     plain = CausalScorer(scorer)
