@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import LABELLED, RELABELLED, TRIPLETS
 from pipeline_tasks.report.sections.relabelling import relabelling_section
@@ -29,8 +33,9 @@ def test_what_was_changed_is_counted_and_shown_beside_what_was_there(tmp_path):
     assert section.table.rows == [("query 3", "task 1", "the seed", "the better one")]
 
 
-def test_it_says_how_often_the_reference_models_agree_on_the_same_positive(tmp_path):
-    store = LocalStore(tmp_path)
+def labelled_beside(root: Path, filtered: list[str], strategy: str = "mutual") -> str:
+    """What is said of labels with these parameters that have queries of ``relabelled``."""
+    store = LocalStore(root)
     texts = {"passages": ["one", "another"], "split": "train"}
     own, moved = ("seed", "seed"), ("better", "other")
     firsts = {"q0": own, "q1": own, "q2": moved, "q3": moved, "q4": own}
@@ -40,11 +45,23 @@ def test_it_says_how_often_the_reference_models_agree_on_the_same_positive(tmp_p
     ]
     relabelled = put(store, RELABELLED, rows, dataset="relabelled")
     agreed = {"q0": "seed", "q1": "other", "q2": "better", "q3": "seed", "elsewhere": "better"}
-    put(store, LABELLED, [{"query_id": q, "positive_id": p} for q, p in agreed.items()], dataset="labelled")
+    labels = [{"query_id": q, "positive_id": p} for q, p in agreed.items()]
+    put(store, LABELLED, labels, params={"filtered": filtered, "strategy": strategy})
     built = put(store, TRIPLETS, [{"query_id": "q0", "split": "train"}], dataset="mtt/fret", relabelled=relabelled)
     with lineage(store) as ask:
-        section = relabelling_section(ask, str(built))
-    assert section.words[1] == (
+        return relabelling_section(ask, str(built)).words[1]
+
+
+@pytest.mark.parametrize("strategy", ["mutual", "identical"])
+def test_it_says_how_often_the_reference_models_agree_on_the_same_positive(tmp_path, strategy):
+    assert labelled_beside(tmp_path, ["dm", "fret"], strategy) == (
         "Of 4 queries that labelled has too, 2 (50%) have the positive that the reference models agree on; 1 of the 2 "
         "among them that have another one than the passage that they were written for."
     )
+
+
+@pytest.mark.parametrize(("filtered", "strategy"), [(["dm"], "mutual"), (["fret"], "none"), (["fret"], "consistency")])
+def test_labels_that_kept_their_own_positives_are_nobodys_agreement(tmp_path, filtered, strategy):
+    said = labelled_beside(tmp_path, filtered, strategy)
+    assert said.startswith("labelled has 4 of these queries, and was made without a filter on fret: ")
+    assert "mutual_agreement --input pairs=mtp/fret/checked --set 'models=[…]' --set 'filtered=[\"fret\"]'" in said

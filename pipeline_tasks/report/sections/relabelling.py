@@ -14,7 +14,15 @@ SELECT dataset FROM versions JOIN ancestors_of(?) USING (dataset, version) WHERE
 _COUNTS = "SELECT count(*) AS n, count(*) FILTER (place > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "
 _PLACED = "(SELECT *, list_position(passage_ids, source_passage_id) AS place FROM {}) AS relabelled"
 """Where a query's own passage is today: an erasure takes passages before it, and ``source_rank`` is as it was."""
-_AGREED = "SELECT dataset FROM versions WHERE rows_schema = 'labelled' AND is_latest AND rows > 0 ORDER BY dataset"
+_LABELLED = """
+SELECT dataset, count(*) FILTER (
+    (name = 'filtered' AND value LIKE '%"fret"%') OR (name = 'strategy' AND value IN ('mutual', 'identical'))
+) = 2 AS is_agreed
+FROM versions LEFT JOIN params USING (dataset, version) WHERE rows_schema = 'labelled' AND is_latest AND rows > 0
+GROUP BY dataset ORDER BY dataset
+"""
+"""Labels, and whether their positives of these queries are what reference models agree on."""
+_ASK_THEM = "foundry run mutual_agreement --input pairs=mtp/fret/checked --set 'models=[…]' --set 'filtered=[\"fret\"]'"
 _ALIKE = """
 SELECT count(*) AS n, count(*) FILTER (passage_ids[1] = positive_id) AS alike,
     count(*) FILTER (place > 1) AS changed,
@@ -29,7 +37,7 @@ _FURTHEST = " WHERE place > 1 ORDER BY place DESC, query_id LIMIT ?"
 def relabelling_section(ask: Ask, ref: str) -> Section | None:
     """What relabelling changed of what ``ref`` learned from, where it is the latest of its name; None where nothing is.
 
-    Where the reference models voted on the same queries, also how often both ways end at the same passage.
+    Where reference models agreed on positives of the same queries, also how often both ways end at the same passage.
 
     Source: Gecko, Table 3.
     """
@@ -55,9 +63,15 @@ def relabelling_section(ask: Ask, ref: str) -> Section | None:
 def _agreement(ask: Ask, relabelled: str) -> list[str]:
     """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries."""
     words = []
-    for labelled in (row["dataset"] for row in ask(_AGREED)):
+    for labelled, is_agreed in ((row["dataset"], row["is_agreed"]) for row in ask(_LABELLED)):
         (counts,) = ask(_ALIKE.format(relabelled=_PLACED.format(quoted(relabelled)), labelled=quoted(labelled)))
-        if counts["n"]:
+        if counts["n"] and not is_agreed:
+            words.append(
+                f"{labelled} has {counts['n']:,} of these queries, and was made without a filter on fret: filtered= "
+                "does not name it, or strategy= keeps each query's own positive. To compare, rank these pairs and run "
+                f"`{_ASK_THEM}` (docs/fret.md)."
+            )
+        elif counts["n"]:
             words.append(
                 f"Of {counts['n']:,} queries that {labelled} has too, {counts['alike']:,} "
                 f"({counts['alike'] / counts['n']:.0%}) have the positive that the reference models agree on; "
