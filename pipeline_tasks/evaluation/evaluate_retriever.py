@@ -13,7 +13,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, INSTRUCTED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
-from pipeline_tasks.evaluation.judged_rows import check_name
+from pipeline_tasks.evaluation.judged_rows import check_corpus, check_name
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.rank_systems import judged_of, rank_systems, ranked_ids
 
@@ -49,8 +49,8 @@ def evaluate_retriever(inputs: Inputs, params: EvaluationParams, run: Partitione
     ``evaluations``; differences, intervals and p-values are ``foundry evaluate``'s.
 
     Raises:
-        InputError: queries are not of the set, embeddings not of these passages, a fusion names a system that is not
-            here, two systems have one name, or a name is of nothing.
+        InputError: queries are not of the set, or were judged on other passages, embeddings are not of these, a fusion
+            names a system that is not here, two systems have one name, or a name is of nothing.
     """
     yield from scored(score_system, TOLD, inputs, params, run)
 
@@ -60,6 +60,7 @@ def scored(
 ) -> Iterator[Part]:
     """Rank by every system, and what ``work`` makes of each one's rankings: a part of rows for each system."""
     check_name(inputs["queries"].manifest.dataset, params.set_name)
+    check_corpus(inputs["queries"], inputs["passages"])
     judged = Rows(inputs["queries"])
     of_all = {"measures": [*params.measures], "depth": params.depth, "kept": params.kept}
     partitions = [

@@ -21,7 +21,7 @@ from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, w
 from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
 from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder, text_of
-from pipeline_tasks.evaluation.judged_rows import AT_ONCE, check_name
+from pipeline_tasks.evaluation.judged_rows import AT_ONCE, check_corpus, check_name
 from pipeline_tasks.evaluation.p_mrr import changed
 
 INSTRUCTIONS = "instruction.jsonl"
@@ -74,7 +74,8 @@ def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run
     Source: Weller et al. 2024, "FollowIR"; the layout is that of its sets in mteb.
 
     Raises:
-        InputError: there is neither a folder nor a judged set, queries are of another, or none is left.
+        InputError: there is neither a folder nor a judged set, queries are of another or were judged on other passages,
+            or none is left.
     """
     if not params.folder and "queries" not in inputs:
         raise InputError(f"there is no judged/{params.set_name}: run judge_queries, or name a folder")
@@ -90,6 +91,7 @@ def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run
 
 def _by_rules(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> Iterator[dict[str, Any]]:
     check_name(inputs["queries"].manifest.dataset, params.set_name)
+    check_corpus(inputs["queries"], inputs["passages"])
     judged = inputs["queries"].table().sort_by("query_id").to_pylist()
     wanted = {name for row in judged for name in row["passage_ids"]}
     words: dict[str, set[str]] = {}
