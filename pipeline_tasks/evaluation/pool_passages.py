@@ -16,6 +16,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.judged_rows import read_instead
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.reference_models import complete_panels, default_models, default_panels
@@ -68,16 +69,24 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     Nobody's judgement decides what is in the pool, so that a query stays as hard as it is in the whole corpus.
 
     Raises:
-        InputError: a model was not evaluated, or not on all of the sample, or its rows keep fewer passages than
-            ``depth``. A query that an erasure left without an answer is evaluated by none.
+        InputError: the evaluation is of other queries or passages, a model was not evaluated, or not on all of the
+            sample, or its rows keep fewer passages than ``depth``. A query that an erasure left without an answer is
+            evaluated by none.
     """
+    ref, read = inputs["evaluation"].manifest.ref, {name: inputs[name] for name in ("queries", "passages")}
+    others = {name: other for name in read if (other := read_instead(inputs["evaluation"], name, read[name]))}
+    if others:
+        raise InputError(
+            f"{ref} is of {', '.join(others.values())}, not {', '.join(str(read[n].manifest.ref) for n in others)}: "
+            "evaluate on these and give that as --input evaluation=…, or give "
+            + " ".join(f"--input {name}={other}" for name, other in others.items())
+        )
     queries = inputs["queries"].table(["query_id", "intent", "query", "grades"]).sort_by("query_id")
     sample = queries.filter(pa.array(sampled(queries, params)))
     everyone = params.judges.get(ANY, params.models)
     panels = [params.judges.get(intent, everyone) for intent in sample["intent"].to_pylist()]
     asked = dict(zip(sample["query_id"].to_pylist(), panels, strict=True))
     rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
-    ref = inputs["evaluation"].manifest.ref
     pooled = {system for panel in panels for system in panel}
     if missing := sorted(pooled - set(rows["system"].to_pylist())):
         raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")

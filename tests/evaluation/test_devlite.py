@@ -114,6 +114,22 @@ def test_queries_that_the_evaluation_does_not_have_are_refused_unless_they_have_
     assert rows(store, "corpus/mine-dev") == []
 
 
+def test_an_evaluation_of_other_queries_or_passages_is_not_pooled(store):
+    corpus, judged, evaluated = (rows(store, f"{kind}/mine") for kind in ("corpus", "judged", "eval"))
+    old = put(store, PASSAGES, corpus[:39], dataset="corpus/mine")
+    asked = put(store, JUDGED_QUERIES, judged[::-1], dataset="judged/mine", passages=old)
+    made = put(store, EVALUATIONS, evaluated[::-1], dataset="eval/mine", queries=asked, passages=old)
+    go(store, pool_passages, **POOL)
+    new = put(store, PASSAGES, corpus, dataset="corpus/mine")
+    again = put(store, JUDGED_QUERIES, judged, dataset="judged/mine", passages=new)
+    remedy = f"--input evaluation=…, or give --input queries={asked} --input passages={old}"
+    with pytest.raises(InputError, match=f"{made} is of {asked}, {old}, not {again}, {new}: .*{remedy}"):
+        go(store, pool_passages, **POOL)
+    with pytest.raises(InputError, match=f"{made} is of {old}, not {new}: evaluate on these"):
+        go(store, pool_passages, {"queries": [str(asked)]}, **POOL)
+    assert go(store, pool_passages, {"queries": [str(asked)], "passages": [str(old)]}, **POOL).reused
+
+
 def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path):
     lite(store)
     pair = {"passage_id": "p00", "intent": "qa"}
