@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,15 +124,24 @@ def _are_of_a_dag(store: Store, name: str) -> bool:
 
 
 def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[str]], split: str) -> str:
-    """The set's own instructions, where its folder has any, else those that rules make for its judged queries."""
+    """The set's own instructions, where its folder has any, else those that rules make for its judged queries.
+
+    Raises:
+        InputError: the folder that the instructions are of was read again since, and is not named.
+    """
     is_folder = "/" in name or Path(name).is_dir()
     if is_folder and has_instructions(opened(name, split)):
         values = {"set_name": set_name, "folder": name, "split": split}
         return str(_run(store, "judge_instructions", {"passages": given["passages"]}, **values))
-    with suppress(InputError):
-        own = resolve(store, Ref.parse(f"instructed/{set_name}"))
-        if not is_folder and load_manifest(store, own).params["folder"]:
+    own = None if is_folder else resolve_name(store, f"instructed/{set_name}")
+    made = load_manifest(store, own) if own else None
+    if made and made.params["folder"]:
+        if made.inputs["passages"] == given["passages"]:
             return str(own)
+        raise InputError(
+            f"{own} has the instructions of a folder for {made.inputs['passages'][0]}, not for {given['passages'][0]}: "
+            "name that folder again with --on"
+        )
     return str(_run(store, "judge_instructions", given, set_name=set_name))
 
 

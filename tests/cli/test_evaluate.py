@@ -185,3 +185,20 @@ def test_instructions_of_a_set_are_made_by_rules_and_what_follows_them_is_told(w
     assert all(name in told for name in ("p-mrr", "ndcg@5", "map@1000", "3 queries"))
     assert told.splitlines()[-1].startswith("eval/my-set-instructions@")
     assert workplace.foundry("bm25", MODEL, "--on", "my-set", "--instructions") == told
+
+
+def test_instructions_of_a_folder_are_not_asked_of_a_newer_corpus(workplace):
+    judged = Path(workplace.judged)
+    asked = [json.dumps({"_id": name, "text": "ta"}) for name in ("q-og", "q-changed")]
+    (judged / "queries.jsonl").write_text("\n".join(asked))
+    (judged / "qrels" / "test.tsv").write_text("q-og\t1\t1\nq-og\t3\t1\nq-changed\t1\t0\nq-changed\t3\t1\n")
+    instructed = [json.dumps({"query-id": name, "instruction": name}) for name in ("q-og", "q-changed")]
+    (judged / "instruction.jsonl").write_text("\n".join(instructed))
+    first = workplace.foundry("bm25", "--on", workplace.judged, "--instructions")
+    assert workplace.foundry("bm25", "--on", "my-set", "--instructions") == first
+    (judged / "corpus.jsonl").open("a").write("\n" + json.dumps({"_id": "5", "text": "ta once more"}))
+    workplace.foundry("bm25", "--on", workplace.judged)
+    with pytest.raises(InputError, match="instructed/my-set@.* of a folder for corpus/my-set@.*: name that folder"):
+        workplace.foundry("bm25", "--on", "my-set", "--instructions")
+    again = workplace.foundry("bm25", "--on", workplace.judged, "--instructions")
+    assert workplace.foundry("bm25", "--on", "my-set", "--instructions") == again != first
