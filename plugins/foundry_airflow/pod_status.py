@@ -21,7 +21,7 @@ def has_begun(pod: dict[str, Any]) -> bool:
 
 def is_over(pod: dict[str, Any]) -> bool:
     """Whether it has ended or is being removed."""
-    return pod["status"].get("phase") in OVER or bool(pod["metadata"].get("deletionTimestamp"))
+    return ended(pod) is not None or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def waiting(pod: dict[str, Any]) -> str:
@@ -36,13 +36,16 @@ def waiting(pod: dict[str, Any]) -> str:
 
 
 def ended(pod: dict[str, Any]) -> Ended | None:
-    """How it ended, if it has: exit code, result, and what ended it, if the step did not."""
+    """How it ended, if it has: exit code, result, and what ended it, if the step did not.
+
+    The phase alone does not say: a pod whose step has ended is ``Running`` while a container beside it runs.
+    """
     status = pod["status"]
-    if status.get("phase") not in OVER:
-        return None
     done: dict[str, Any] = next(
         (one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {}
     )
+    if status.get("phase") not in OVER and not done:
+        return None
     why, code = "", done.get("exitCode", KILLED)
     if cramped := starved(code, done.get("reason") == "OOMKilled"):
         limits = next(one["resources"]["limits"] for one in pod["spec"]["containers"] if one["name"] == STEP)

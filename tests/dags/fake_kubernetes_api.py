@@ -34,7 +34,10 @@ class Cluster:
         told += [(f"2026-11-21T10:00:{len(told) + n:02d}.000000000Z", line) for n, line in enumerate(lines)]
 
     def state(self, name: str, phase: str, state: dict[str, Any] | None = None, **status: Any) -> None:
-        statuses = [{"name": "step", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}]
+        """The container ``step`` is in ``state``; those beside it run."""
+        states = dict.fromkeys(self.containers(name), {"running": {"startedAt": "2026-11-21T10:00:00Z"}})
+        common = {"image": "i", "imageID": "", "ready": False, "restartCount": 0}
+        statuses = [common | {"name": one, "state": found} for one, found in (states | {"step": state}).items()]
         self.pods[name]["status"] = {"phase": phase, "containerStatuses": statuses if state else []} | status
 
     def running(self, name: str) -> None:
@@ -42,7 +45,11 @@ class Cluster:
 
     def terminated(self, name: str, code: int, reason: str = "Error", message: str = "") -> None:
         over = {"exitCode": code, "reason": reason, "message": message}
-        self.state(name, "Failed" if code else "Succeeded", {"terminated": over})
+        phase = "Running" if len(self.containers(name)) > 1 else "Failed" if code else "Succeeded"
+        self.state(name, phase, {"terminated": over})
+
+    def containers(self, name: str) -> list[str]:
+        return [one["name"] for one in self.pods[name]["spec"]["containers"]]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -11,9 +11,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
-from foundry_airflow.backends import backend, checked
+from foundry_airflow.backends import backend, checked, engine
 from foundry_airflow.calls import Call, Ended
 from foundry_airflow.containers import container_of
+from foundry_airflow.engines import Follower
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.pod_status import lost
 
@@ -162,6 +163,22 @@ def test_what_is_left_of_an_ended_try_gives_way(cluster):
     cluster.terminated(CALL.name, 2)
     backend("kubernetes").start(CALL, str)
     assert cluster.pods[CALL.name]["status"] == {"phase": "Pending"}
+
+
+def test_a_step_has_ended_though_a_container_beside_it_runs_on(cluster, tmp_path):
+    template = tmp_path / "pod.yaml"
+    template.write_text(template.read_text().replace("[{name: step", "[{name: proxy, image: proxy}, {name: step"))
+    there = engine("kubernetes")
+    there.start(CALL)
+    cluster.running(CALL.name)
+    assert Follower(there, CALL.name).look() == ([], None)
+    assert not there.start(CALL), "what runs is followed"
+    cluster.terminated(CALL.name, 137, "OOMKilled")
+    assert there.look(CALL.name, "").ended.out_of_memory
+    assert there.start(CALL), "what is left of an ended try gives way"
+    cluster.terminated(CALL.name, 0, "Completed", "numbers@76a59d9ae48d0d8e\n")
+    assert Follower(there, CALL.name).look() == ([], Ended(0, "numbers@76a59d9ae48d0d8e"))
+    assert cluster.pods == {}, "it is removed with what runs beside it"
 
 
 def test_cancel_deletes_the_pod(cluster):
