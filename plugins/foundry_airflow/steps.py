@@ -42,8 +42,10 @@ DEFAULT_ARGS = {
     "retry_exponential_backoff": True,
     "on_failure_callback": task_failed,
     "pre_execute": as_asked,
+    "weight_rule": "upstream",
 }
-"""Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
+"""Only what may help is tried again: see :func:`foundry_airflow.backends.checked`. Where tasks wait for a slot, that
+with the most tasks before it has it first, so that what has begun is finished."""
 AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what was built last is what ``latest`` names."""
