@@ -81,6 +81,22 @@ def test_the_graph_opens_versions_and_follows_the_keyboard(page):
     page.wait_for_selector(".panel h2:has-text('labelled')")
 
 
+@pytest.mark.parametrize("name", ["documents@latest", "documents"])
+def test_a_link_to_the_latest_version_selects_it_in_the_first_graph(page, server: Server, name):
+    latest = "[aria-label^='documents,'][aria-label$='latest']"
+    page.goto(f"{server.url}/lineage/#/graph/{name}")
+    page.wait_for_selector(".panel h2:text-is('documents')")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/graph" in request.url else None)
+    page.reload()
+    page.wait_for_selector(f".node.selected{latest}")
+    page.wait_for_selector(".panel h2:text-is('documents')")
+    assert len(asked) == 1
+    page.click(".toolbar button:has-text('Only what it touches')")
+    page.wait_for_selector(".toolbar button:has-text('The newest of everything')")
+    assert page.locator(".node.selected").count() == page.locator(f".node.selected{latest}").count() == 1
+
+
 def test_a_version_is_found_that_is_typed_before_the_list_is_there(page):
     held = []
     page.route("**/api/versions*", lambda route: held.append(route))
@@ -139,6 +155,14 @@ def test_two_versions_are_compared(page, server: Server):
     page.wait_for_selector(".tile.good")
     assert page.locator(".tile.good strong").inner_text() == "1"
     assert page.locator(".tile.bad strong").inner_text() == "1"
+
+
+def test_the_latest_version_is_chosen_where_the_address_says_latest(page, server: Server):
+    page.goto(f"{server.url}/lineage/#/compare/documents@latest/documents")
+    page.wait_for_selector(".tile.good")
+    for label in ("old version", "new version"):
+        chosen = page.locator(f"select[aria-label='{label}'] option:checked").inner_text()
+        assert chosen.startswith("documents ") and chosen.endswith(" (latest)")
 
 
 def test_versions_are_gone_through_with_the_keyboard(page, server: Server):

@@ -57,6 +57,10 @@ export const facts = (pairs) =>
 
 export const to = (view, ...words) => `#/${view}/${words.map(encodeURIComponent).join("/")}`;
 
+/** The one of `versions` that `ref` names; DATASET and DATASET@latest name the latest. */
+export const versionOf = (versions, ref) =>
+  versions.find((v) => v.ref === ref || v.is_latest && [v.dataset, `${v.dataset}@latest`].includes(ref));
+
 export function versionLink(ref, view = "graph") {
   const [dataset, version = ""] = ref.split("@");
   return h("a", { href: to(view, ref), title: ref }, dataset, h("span", { class: "version" }, ` ${version.slice(0, 8)}`));

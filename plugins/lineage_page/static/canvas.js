@@ -1,6 +1,7 @@
 // The drawing: an SVG that can be panned, zoomed and walked through with the keyboard, and a small map of it.
 
 import { count, h, s } from "./dom.js";
+import { versionOf } from "./parts.js";
 
 const WIDTH = 192, HEIGHT = 46, COLUMN = 246, ROW = 66, MARGIN = 40, LEGIBLE = 0.8, LONGEST = 22;
 
@@ -30,8 +31,8 @@ export class Canvas {
     this.listen();
   }
 
-  has(ref) {
-    return this.nodes.has(ref);
+  find(ref) {
+    return versionOf([...this.nodes.values()], ref);
   }
 
   path({ source, target, bends }) {
@@ -84,6 +85,8 @@ export class Canvas {
 
   /** Bring out one version and everything up and down from it. */
   select(ref) {
+    const chosen = this.find(ref);
+    ref = chosen?.ref;
     const family = new Set(ref ? [ref] : []);
     const reach = (from, to) => {
       for (const queue = [ref]; queue.length;) {
@@ -97,7 +100,7 @@ export class Canvas {
       }
     };
     if (ref) { reach("source", "target"); reach("target", "source"); }
-    this.element.classList.toggle("chosen", this.has(ref));
+    this.element.classList.toggle("chosen", Boolean(chosen));
     for (const [name, box] of this.boxes) {
       box.classList.toggle("selected", name === ref);
       box.classList.toggle("near", family.has(name));
@@ -106,14 +109,14 @@ export class Canvas {
     const down = (name) => name === ref || family.has(`source${name}`), up = (name) => name === ref || family.has(`target${name}`);
     this.edges.forEach(({ source, target }, i) =>
       this.paths[i].classList.toggle("near", Boolean(ref) && (down(source) && down(target) || up(source) && up(target))));
-    if (this.has(ref)) this.show(this.nodes.get(ref), LEGIBLE);
+    if (chosen) this.show(chosen, LEGIBLE);
   }
 
   /** First look: all of it where that can be read, else a legible part: `ref`, or the beginning. */
   open(ref) {
     this.fit();
     if (this.view.scale >= LEGIBLE) return;
-    const { height } = this.size(), node = this.nodes.get(ref);
+    const { height } = this.size(), node = this.find(ref);
     this.view = { scale: 1, x: MARGIN / 2, y: (height - this.height) / 2 };
     node ? this.show(node) : this.apply();
   }

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { count, h, plain } from "./dom.js";
-import { empty, into, rowsTable, section, table, to, versionLink } from "./parts.js";
+import { empty, into, rowsTable, section, table, to, versionLink, versionOf } from "./parts.js";
 
 let used = ""; // label of the control whose use rebuilt the view: the keyboard goes on there
 
@@ -17,7 +17,8 @@ export function compareView(root, [old = "", fresh = ""]) {
   else result.replaceChildren(empty("Choose two versions", "Two of one dataset, or of two datasets with the same kind of rows."));
 }
 
-function choices(versions, old, fresh) {
+function choices(versions, ...refs) {
+  const [old, fresh] = refs.map((ref) => versionOf(versions, ref)?.ref);
   const option = (v, chosen) => h("option", { value: v.ref, selected: v.ref === chosen }, `${v.dataset} ${v.version.slice(0, 8)}${v.is_latest ? " (latest)" : ""}`);
   const sorted = versions.toSorted((a, b) => a.dataset.localeCompare(b.dataset));
   const kind = (ref) => versions.find((v) => v.ref === ref)?.rows_schema;

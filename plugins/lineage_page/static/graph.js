@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { Canvas } from "./canvas.js";
 import { detailPanel } from "./detail.js";
 import { h } from "./dom.js";
-import { empty, failure, into, loading, to } from "./parts.js";
+import { empty, failure, into, loading, to, versionOf } from "./parts.js";
 
 const ROOMS = ["corpus", "synthesis", "retrieval", "curation", "training", "evaluation"];
 let shown = null;
@@ -54,8 +54,7 @@ class GraphView {
   /** Waits for the list, which may come later than what is typed. */
   async find(text) {
     const versions = await this.versions;
-    const wanted = versions.find((v) => v.ref === text) ?? versions.find((v) => v.dataset === text && v.is_latest)
-      ?? versions.find((v) => v.ref.includes(text));
+    const wanted = versionOf(versions, text) ?? versions.find((v) => v.ref.includes(text));
     if (wanted && text) location.hash = to("graph", wanted.ref);
     this.picker.value = "";
   }
@@ -91,7 +90,7 @@ class GraphView {
     this.selected = ref;
     this.around.disabled = !ref && !this.focus;
     this.panel.hidden = !ref;
-    if (this.canvas && ref && !this.canvas.has(ref)) await this.load(ref);
+    if (this.canvas && ref && !this.canvas.find(ref)) await this.load(ref);
     this.canvas?.select(ref);
     if (ref) into(this.panel, () => detailPanel(ref, () => { location.hash = "#/graph"; }));
   }
