@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import list_array, offsets, one_array, take_by_chunk
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.earlier import earlier_part
+from pipeline_tasks.core.execution.earlier import earlier_version
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
@@ -92,27 +92,54 @@ class Compared:
         passages = pa.concat_tables([self.passages.slice(slices[i].start, len(self.ids[i])) for i in places])
         return Compared(self.queries.take(pa.array(places)), [self.ids[i] for i in places], passages)
 
-    def ordered_before(self, run: Run) -> pa.Table | None:
-        """Rows of the latest version, where it compared the same queries with the same texts: of them nothing changed.
+    def scores(
+        self, names: Sequence[str], score: Callable[[Compared], Sequence[np.ndarray]], run: Run, *free: str
+    ) -> np.ndarray:
+        """What a model says of each passage; where the latest version has it for the same texts, it is not asked.
 
-        The part of nearest passages is the same, so that they came in the same order.
+        How many passages it was asked about is the counter ``passages_compared``.
+
+        Args:
+            names: columns of ``RELABELLED`` that hold what it says.
+            score: asks it about all passages of these queries: a column of numbers for each name.
+            run: counts.
+            free: parameters that have no say in the scores.
+
+        Shapes: returns [names, n], float32.
         """
-        before = earlier_part(run)
-        if before is None or not self._are_of(before):
-            return None
-        run.count("positives_changed", pc.sum(pc.greater(before["source_rank"], 1)).as_py())
-        return before
+        found = self._scores_before(names, run, free)
+        new = np.flatnonzero(np.isnan(found).any(axis=0))
+        if len(new):
+            found[:, new] = score(self._only(new))
+        run.count("passages_compared", len(new))
+        return found
 
-    def _are_of(self, rows: pa.Table) -> bool:
-        queries = self.queries.rename_columns({"passage_id": "source_passage_id"})
-        ids = rows["passage_ids"].to_pylist()
-        same = rows.select(queries.column_names).to_pylist() == queries.to_pylist()
-        if not same or [*map(sorted, ids)] != [*map(sorted, self.ids)]:
-            return False
-        each = zip(self.slices(), self.ids, ids, strict=True)
-        places = np.array([mine.start + own.index(name) for mine, own, theirs in each for name in theirs])
-        texts = one_array(rows["passages"]).flatten().cast(pa.string())
-        return texts.equals(take_by_chunk(self.passages["text"], places))
+    def _scores_before(self, names: Sequence[str], run: Run, free: Sequence[str]) -> np.ndarray:
+        """The same by the latest version, NaN where it does not have query, task and passage in these words."""
+        found = np.full((len(names), len(self.passages)), np.nan, np.float32)
+        before = earlier_version(run, *free)
+        if before is None:
+            return found
+        own = _pair_hashes(self.queries, [*map(len, self.ids)], text_hashes(self.passages["text"]))
+        parts = _holding(self.queries["query_id"], *_parts_by_hash(run.store, str(before.manifest.ref), "query_id"))
+        for rows in before.batches(["query", "instruction", "passages", *names], _ROWS_AT_ONCE, parts):
+            lists = one_array(rows["passages"])
+            texts = lists.flatten()
+            of_texts = text_hashes(texts.dictionary)[texts.indices.to_numpy()]
+            theirs = _pair_hashes(rows, pc.list_value_length(lists).to_numpy(), of_texts)
+            at = pc.index_in(pa.array(own), value_set=pa.array(theirs))
+            for row, name in enumerate(names):
+                scores = one_array(rows[name]).flatten().to_numpy(zero_copy_only=False)
+                found[row, at.is_valid().to_numpy(zero_copy_only=False)] = scores[at.drop_null().to_numpy()]
+        return found
+
+    def _only(self, places: np.ndarray) -> Compared:
+        """These of the passages, with their queries."""
+        owners = np.repeat(np.arange(len(self)), [*map(len, self.ids)])
+        queries, lengths = np.unique(owners[places], return_counts=True)
+        passages = pa.table({name: take_by_chunk(self.passages[name], places) for name in self.passages.column_names})
+        ids = list_array(lengths, one_array(passages["passage_id"])).to_pylist()
+        return Compared(self.queries.take(pa.array(queries)), ids, passages)
 
     def ordered(self, best: Sequence[np.ndarray], found: Mapping[str, pa.Array], run: Run) -> pa.Table:
         """Rows of ``RELABELLED``; how many queries have another positive now is the counter ``positives_changed``.
@@ -137,6 +164,12 @@ class Compared:
         for name, values in columns.items():
             table = table.append_column(name, list_array(lengths, values.take(places)))
         return table
+
+
+def _pair_hashes(queries: pa.Table, lengths: Sequence[int] | np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """64 bits of each pair of a query, with its task, and a passage. Shapes: texts [n], hashes; returns [n]."""
+    asked = [np.repeat(text_hashes(queries[name]), lengths) for name in ("query", "instruction")]
+    return asked[0] + np.uint64(3) * asked[1] + np.uint64(5) * texts
 
 
 def _rows_with_ids(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
@@ -166,9 +199,9 @@ def _rows_with_ids(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArra
     return pa.table({column: take_by_chunk(table[column], rows) for column in columns})
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _parts_by_hash(store: Store, ref: str, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of a version's ids, rising, and the part of each; those of the two versions asked last stay in memory."""
+    """Hashes of a version's ids, rising, and the part of each; three versions' stay in memory, those asked last."""
     found = [text_hashes(part[key]) for part in Version.open(store, Ref.parse(ref)).parts([key])]
     hashes = np.concatenate([np.empty(0, np.uint64), *found])
     parts = np.repeat(np.arange(len(found), dtype=np.int32), np.array([*map(len, found)], np.int64))

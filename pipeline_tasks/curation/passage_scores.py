@@ -71,7 +71,6 @@ def ordered_by_both(compared: Compared, scores: Scores, k: int, run: Run) -> pa.
     for mine in compared.slices():
         order, ranks[:, mine] = fused_order([scores.likelihoods[mine], scores.relevances[mine]], k)
         best.append(order)
-    run.count("passages_compared", len(compared.passages))
     found = {
         "likelihoods": pa.array(scores.likelihoods),
         "relevances": pa.array(scores.relevances, pa.float32()),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -75,9 +76,9 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
     compared = Compared.read(rows, run)
     if not len(compared):
         return RELABELLED.table()
-    if (before := compared.ordered_before(run)) is not None:
-        return before
-    return ordered_by_both(compared, _scores(compared, params, run), params.k, run)
+    score = partial(_scores, params=params, run=run)
+    scores = Scores(*compared.scores(["likelihoods", "relevances"], score, run, "model", "k"))
+    return ordered_by_both(compared, scores, params.k, run)
 
 
 @lru_cache(maxsize=1)
@@ -86,7 +87,7 @@ def _scorer(start: Start, precision: Precision, batch_size: int) -> CausalScorer
     return CausalScorer(start.here(), devices().split(",")[0], precision, batch_size)
 
 
-def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
+def _scores(compared: Compared, params: RelabelParams, run: Run) -> list[np.ndarray]:
     """How likely each passage makes its query, and its expected grade."""
     scorer = _scorer(params.start, params.precision, params.batch_size)
     asked = ScoringPrompts.of(compared, params.passage_chars)
@@ -95,7 +96,5 @@ def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
             prompts.LIKELIHOOD_BEGINNING, asked.before_queries, asked.queries, meter.advance
         )
         grades = scorer.label_log_probs(prompts.RELEVANCE_BEGINNING, asked.before_grades, prompts.GRADES, meter.advance)
-    found = Scores(likelihoods, expected_grades(grades))
-    for scores in (found.likelihoods, found.relevances):
-        finite(scores, asked.queries, f"scorer={params.scorer!r}")
-    return found
+    scores = likelihoods, expected_grades(grades)
+    return [finite(one, asked.queries, f"scorer={params.scorer!r}") for one in scores]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -76,18 +76,12 @@ def rerank_passages(rows: pa.Table, params: RerankPassagesParams, run: Run) -> p
     compared = Compared.read(rows, run)
     if not len(compared):
         return RELABELLED.table()
-    if (before := compared.ordered_before(run)) is not None:
-        return before
-    asked = [text for text, ids in zip(compared.queries["query"].to_pylist(), compared.ids, strict=True) for _ in ids]
-    reranker = _reranker(params.start, params.max_length)
-    with run.progress(len(asked), "passages") as meter:
-        scores = reranker.scores(asked, compared.passages["text"].to_pylist(), meter.advance)
+    (scores,) = compared.scores(["relevances"], partial(_scores, params=params, run=run), run, "model", "margin")
     best, ranks = [], np.empty(len(scores), np.int32)
     sources = compared.queries["passage_id"].to_pylist()
     for mine, ids, source in zip(compared.slices(), compared.ids, sources, strict=True):
         best.append(order_with_margin(scores[mine], ids.index(source), params.margin))
         ranks[mine] = ranks_of(np.argsort(-scores[mine], kind="stable"))
-    run.count("passages_compared", len(scores))
     found = {
         "likelihoods": pa.nulls(len(scores), pa.float32()),
         "relevances": pa.array(scores),
@@ -95,6 +89,13 @@ def rerank_passages(rows: pa.Table, params: RerankPassagesParams, run: Run) -> p
         "relevance_ranks": pa.array(ranks),
     }
     return compared.ordered(best, found, run)
+
+
+def _scores(compared: Compared, params: RerankPassagesParams, run: Run) -> list[np.ndarray]:
+    asked = [text for text, ids in zip(compared.queries["query"].to_pylist(), compared.ids, strict=True) for _ in ids]
+    reranker = _reranker(params.start, params.max_length)
+    with run.progress(len(asked), "passages") as meter:
+        return [reranker.scores(asked, compared.passages["text"].to_pylist(), meter.advance)]
 
 
 def order_with_margin(scores: np.ndarray, seed: int, margin: float) -> np.ndarray:

@@ -102,6 +102,7 @@ def score_passages(rows: pa.Table, params: ScorePassagesParams, run: Run) -> pa.
             run.reject(compared.queries["query_id"][place].as_py(), refusal.reason, f"{passage}: {refusal.detail}")
     if not kept:
         return RELABELLED.table()
+    run.count("passages_compared", len(of_kept))
     scores = Scores(likelihoods[of_kept], expected_grades(_among_grades(grades[of_kept])))
     return ordered_by_both(compared.take(kept), scores, params.k, run)
 

@@ -10,10 +10,13 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import compared_passages as module
 from pipeline_tasks.curation.relabel import relabel
 from pipeline_tasks.curation.rerank_passages import rerank_passages
-from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
+from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.cross_encoder import TorchCrossEncoder
 from tests import small_reranker
 from tests.curation import small_scorer
-from tests.curation.compared import PASSAGE, filled, passage_rows
+from tests.curation.compared import NEAREST, PASSAGE, SOURCE, filled, passage_rows
+from tests.shapes import FILLERS
 from tests.stores import go, put, rejects, rows
 
 
@@ -56,34 +59,70 @@ def test_texts_are_read_from_parts_that_hold_what_is_compared_and_ids_once(tmp_p
     assert [name for name in seen["ids"] if name] == list(names.values())
 
 
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """No score depends on what else is in its batch."""
+    monkeypatch.setattr(TorchCrossEncoder, "batch_tokens", 1)
+
+
+@pytest.mark.usefixtures("one_at_a_time")
 @pytest.mark.parametrize(
-    ("judge", "params"),
+    ("judge", "params", "free"),
     [
-        (rerank_passages, lambda folder: {"reranker": str(small_reranker.make(folder)), "max_length": 64}),
-        (relabel, lambda folder: {"scorer": str(small_scorer.make(folder))}),
+        (rerank_passages, lambda at: {"reranker": str(small_reranker.make(at)), "max_length": 64}, {"margin": 0.5}),
+        (relabel, lambda at: {"scorer": str(small_scorer.make(at)), "batch_size": 1}, {"k": 2}),
     ],
 )
-def test_what_was_compared_is_not_compared_again_where_other_passages_and_pairs_came(tmp_path, judge, params):
+def test_only_pairs_of_other_words_are_scored_again(tmp_path, judge, params, free):
+    """The rows, rejects and the count of changed positives are those of a run from nothing, byte for byte."""
     values = params(tmp_path / "judge")
 
-    def made(folder, texts, query="flood"):
+    def made(folder, texts, query="flood", near=(), more=()):
         store = filled(tmp_path / folder)
         put(store, PASSAGES, *(passage_rows({name: text}) for name, text in texts.items()))
         pairs = rows(store, "mtp/fret/checked")
         pairs[3]["query"] = query
         put(store, INSTRUCTED_PAIRS, pairs, [pairs[0] | {"query_id": "q9"}], dataset="mtp/fret/checked")
-        outcome = go(store, judge, **values)
+        ranked = [
+            {"query_id": name, "passage_id": SOURCE[name], "passage_ids": [*near, *ids]}
+            for name, ids in NEAREST.items()
+        ]
+        put(store, RANKINGS, ranked[:2], ranked[2:], dataset=f"nearest/{REFERENCE_MODELS[0]}")
+        outcome = go(store, judge, **values | dict(more))
         version = Version.open(store, outcome.ref).manifest
-        return outcome.counters["passages_compared"], outcome.counters["positives_changed"], version
+        found = outcome.counters["positives_changed"], version.parts, version.rejects
+        return outcome.counters["passages_compared"], found
 
-    n_compared, n_changed, first = made("store", PASSAGE)
-    n_again, n_same, grown = made("store", PASSAGE | {"p9": "that nobody asks for"})
-    assert (n_compared, n_again) == (10, 0) and n_same == n_changed
-    assert grown.id != first.id and (grown.parts, grown.rejects) == (first.parts, first.rejects)
-    changed = PASSAGE | {"p5": "another text of p5"}
-    for number, (texts, query) in enumerate([(changed, "flood"), (changed, "storm"), (PASSAGE, "storm")]):
-        fresh = made(f"fresh{number}", texts, query)
-        assert made("store", texts, query) == (4, *fresh[1:]), "of the part that has it"
+    changed, grown = PASSAGE | {"p5": "another text of p5"}, PASSAGE | {"p9": FILLERS[8]}
+    steps = [
+        ((PASSAGE,), 10),
+        ((grown,), 0),
+        ((changed,), 1),
+        ((changed, "storm"), 4),
+        ((PASSAGE, "storm"), 1),
+        ((grown, "storm", ["p9"]), 4),
+        ((grown, "storm", ["p9"], free), 0),
+        ((grown, "storm", (), free), 0),
+    ]
+    for number, (given, n_scored) in enumerate(steps):
+        _, fresh = made(f"fresh{number}", *given)
+        assert made("store", *given) == (n_scored, fresh), number
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_another_judge_and_a_version_that_lost_a_part_say_no_score(tmp_path):
+    store = filled(tmp_path / "store")
+    values = {"reranker": str(small_reranker.make(tmp_path / "reranker")), "max_length": 64}
+
+    def n_scored(more):
+        put(store, PASSAGES, passage_rows(PASSAGE | {more: "that nobody asks for"}))
+        return go(store, rerank_passages, **values).counters["passages_compared"]
+
+    assert [n_scored("p8"), n_scored("p9")] == [10, 0]
+    values["max_length"] = 63
+    assert n_scored("p9") == 10
+    store.delete(Version.open(store, Ref.parse("relabelled/reranked")).manifest.parts[0].key)
+    assert n_scored("p10") == 10
 
 
 def test_what_was_held_out_since_is_neither_asked_nor_compared(tmp_path):

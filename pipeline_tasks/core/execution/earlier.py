@@ -34,6 +34,25 @@ def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
     return Version(store, made, step.writes) if same else None
 
 
+def earlier_version(run: Run, *free: str) -> Version | None:
+    """The latest version of what the step of ``run`` writes, where its code version and parameters made it.
+
+    Its parameters named ``free`` and its inputs may be others, and rows of it may be erased: the body takes what it
+    would make of the very same texts.
+    """
+    job, store = run.job, run.store
+    ref = resolve_name(store, job.dataset) if job else None
+    made = _whole(store, ref) if ref else None
+    if job is None or made is None or (made.step, made.code_version) != (job.step.name, job.step.version):
+        return None
+    settled, now = ({n: v for n, v in one.items() if n not in free} for one in (made.params, job.planned))
+    return Version(store, made, job.step.writes) if settled == now else None
+
+
+_whole = lru_cache(maxsize=2)(whole)
+"""Asked once for all parts."""
+
+
 def earlier_part(run: Run, *free: str) -> pa.Table | None:
     """What the latest version of a map step has for the part that ``run`` computes, with rows that were removed since.
 

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_tasks.core.execution.earlier import earlier, earlier_part, earlier_part_and_rejects
+from pipeline_tasks.core.execution.earlier import (
+    earlier,
+    earlier_part,
+    earlier_part_and_rejects,
+    earlier_version,
+)
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.versions import manifest_key
@@ -47,6 +52,18 @@ def test_a_part_of_the_latest_version_where_what_may_differ_is_named(store):
     assert found(factor=3) is None and found(step=replace(toy_scale, version="another")) is None
     store.delete(made.manifest.parts[0].key)
     assert found() is None
+
+
+def test_the_latest_version_of_a_map_step_where_what_may_differ_is_named_also_with_rows_erased(store):
+    def found(*free, step=toy_scale, **values):
+        return earlier_version(Run(store, Inputs({}), 0, "test", "test", job=plan(store, step, values)), *free)
+
+    assert found() is None
+    ref = make(store, toy_scale).ref
+    manifest = latest(store, "scaled").manifest.model_copy(update={"erased": ["some"]})
+    store.replace(manifest_key(ref), manifest.to_bytes())
+    assert found().manifest == found("factor", factor=3).manifest == manifest
+    assert found(factor=3) is None and found(step=replace(toy_scale, version="another")) is None
 
 
 def test_the_manifest_of_the_latest_version_is_read_once_for_all_parts(store, monkeypatch):
