@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
-from pipeline_tasks.evaluation.judged_rows import judged
+from pipeline_tasks.evaluation.judged_rows import judged, read_instead
 
 
 class SampleParams(StepParams):
@@ -47,7 +48,16 @@ def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.
 
     Source: DMRetriever, Algorithm 4. Departure: at most half of an intent's queries are for development, besides those
     whose words another intent's sample has.
+
+    Raises:
+        InputError: of test, the passages are not those that the set was judged on: in the pool every query is easier.
     """
+    whole = read_instead(inputs["queries"], "passages", inputs["passages"])
+    if params.part == "test" and whole:
+        raise InputError(
+            f"part=test is for reports, over all passages that {inputs['queries'].manifest.ref} was judged on, and not "
+            f"over {inputs['passages'].manifest.ref}: give --input passages={whole}"
+        )
     queries = inputs["queries"].table().sort_by("query_id")
     chosen = sampled(queries, params)
     side = queries.filter(pa.array(chosen if params.part == "dev" else ~chosen)).to_pylist()

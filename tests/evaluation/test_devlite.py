@@ -130,6 +130,17 @@ def test_an_evaluation_of_other_queries_or_passages_is_not_pooled(store):
     assert go(store, pool_passages, {"queries": [str(asked)], "passages": [str(old)]}, **POOL).reused
 
 
+def test_what_is_reported_on_is_not_asked_of_the_pool(store):
+    whole = put(store, PASSAGES, rows(store, "corpus/mine"), dataset="corpus/mine")
+    judged = put(store, JUDGED_QUERIES, rows(store, "judged/mine")[::-1], dataset="judged/mine", passages=whole)
+    pool = go(store, pool_passages, **POOL).ref
+    go(store, sample_queries, set_name="mine", per_intent=2)
+    with pytest.raises(InputError, match=f"that {judged} was judged on, and not over {pool}: give .*={whole}"):
+        go(store, sample_queries, set_name="mine", per_intent=2, part="test")
+    go(store, sample_queries, {"passages": [str(whole)]}, set_name="mine", per_intent=2, part="test")
+    assert len(rows(store, "judged/mine-test")) == 6
+
+
 def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path):
     lite(store)
     pair = {"passage_id": "p00", "intent": "qa"}
