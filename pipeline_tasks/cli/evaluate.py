@@ -16,6 +16,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.local_files import named_path
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
@@ -110,7 +111,8 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
     if "/" not in name and not Path(name).is_dir():
         queries = resolve(store, Ref.parse(f"judged/{name}"))
         return {"queries": [str(queries)], "passages": load_manifest(store, queries).inputs["passages"]}, name
-    called = Path(name).expanduser().resolve().name
+    path = named_path(name)
+    called = (path.resolve() if path else Path(name)).name
     set_name = _NO_NAME.sub("-", called.lower()).strip("-.") or f"set-{short_id(called)[:8]}"
     folder = {"set_name": set_name, "folder": name, "split": split}
     passages = str(_run(store, "read_passages", {}, with_title=with_title, **folder))

@@ -166,6 +166,7 @@ def test_what_of_a_set_is_not_scored_is_said_each_time(workplace):
     [
         (("bm25", "--on", "no-such-set"), "judged/no-such-set"),
         (("bm25", "--on", "./no-such-folder"), "'./no-such-folder' is no folder"),
+        (("bm25", "--on", "~no-such-user/set"), "'~no-such-user/set' is no folder"),
         (("bm25", "--against", "last"), "'bm25' is no version of ours"),
         ((f"{MODEL}@ffffffffffffffff", "--on", "SET"), "ffffffffffffffff"),
     ],
