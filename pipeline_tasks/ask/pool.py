@@ -98,7 +98,7 @@ def read_pool(corpus: Corpus, file: Path) -> list[tuple[Question, str]]:
         InputError: a row is none, its grade is none, or its passage does not hold the quote; names the line.
     """
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read ({error})") from error
     found = []

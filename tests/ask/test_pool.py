@@ -41,6 +41,17 @@ def test_a_pool_comes_back_as_it_was_graded(corpus, tmp_path, name):
         write_pool(rows, tmp_path / name)
 
 
+def test_a_pool_that_was_saved_with_a_byte_order_mark_is_the_same_pool(corpus, tmp_path):
+    (row,) = pooled(corpus, [open_system("bm25", corpus)], [BRIDGE], 1)
+    write_pool([row], tmp_path / "plain.jsonl")
+    (tmp_path / "pool.jsonl").write_text((tmp_path / "plain.jsonl").read_text("utf-8"), "utf-8-sig")
+    (tmp_path / "pool.md").write_text(
+        f"## qa: {BRIDGE.query}\n\n- grade: 2 passage p-flood\n- quote: {row.quote}\n", "utf-8-sig"
+    )
+    assert read_pool(corpus, tmp_path / "pool.jsonl") == read_pool(corpus, tmp_path / "plain.jsonl") != []
+    assert read_pool(corpus, tmp_path / "pool.md")[0][0].query == BRIDGE.query
+
+
 def test_a_pool_that_was_spoilt_names_the_line(corpus, tmp_path):
     write_pool(pooled(corpus, [open_system("bm25", corpus)], [BRIDGE], 2), tmp_path / "pool.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "pool.jsonl").read_text().splitlines()]
