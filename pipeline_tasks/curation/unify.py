@@ -62,7 +62,7 @@ class UnifyParams(StepParams):
     writes=INSTRUCTED_TRIPLETS,
     kind="reduce",
     dataset="mtt/fret",
-    version="4",
+    version="5",
 )
 def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     """Triplets of relabelled queries and of other builds, in one set that fine-tuning reads.
@@ -90,7 +90,7 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     instructions = params.instructions if params.format == "joined" else None
     for source, version in enumerate(versions):
         for part in _sampled_rows(version, drawn[source], run):
-            rows = part if source else _triplets(part, relabelled, params, run)
+            rows = part if source else _triplets(part, relabelled, params)
             yield rows if instructions is None else _joined(rows, instructions)
 
 
@@ -112,19 +112,23 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
     Of other splits than training's all are drawn, and of that one those that find room. They are asked in the order
     that their ids draw, whatever source they are of, and find room while their source and their task have some. One
     that another source gives already takes no room, neither of its source nor of its task, and is drawn with it; one
-    whose words a source holds out is trained on from none.
+    whose words a source holds out is trained on from none. A relabelled one without negatives is refused, takes no
+    room, and leaves its place to those that are its like.
     """
     sources = [_queries(version) for version in versions]
     held_out = np.concatenate([rows["words"].filter(pc.invert(rows["trains"])).to_numpy() for rows in sources])
     pairs, n_sources = np.unique(np.concatenate([pc.unique(rows["pair"]) for rows in sources]), return_counts=True)
     drawn: list[dict[str, str]] = [{} for _ in versions]
+    bare = _without_negatives(versions[0])
     given, leaders, training = set[str](), dict[int, str](), []
     for source, rows in enumerate(sources):
         is_held_out = np.isin(rows["words"].to_numpy(), held_out).tolist()
         shared = np.where(np.isin(rows["pair"].to_numpy(), pairs[n_sources > 1]), rows["pair"].to_numpy(), 0).tolist()
         columns = (rows[name].to_pylist() for name in ("query_id", "task", "trains"))
         for name, task, trains, held, pair in zip(*columns, is_held_out, shared, strict=True):
-            if not trains:
+            if not source and name in bare:
+                drawn[source][name] = "no_negative"
+            elif not trains:
                 drawn[source][name] = "duplicate_id" if name in given else ""
                 given.add(name)
             elif held:
@@ -145,6 +149,13 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
                 givers[pair] = source
         drawn[source][name] = reason
     return drawn
+
+
+def _without_negatives(relabelled: Version) -> set[str]:
+    """Queries of which a judge holds all passages to be as good as the positive."""
+    rows = relabelled.table(["query_id", "likelihoods", "relevances"])
+    columns = zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True)
+    return {name for name, scores, grades in columns if len(grades) > 1 and not len(_worse(scores, grades))}
 
 
 def _queries(version: Version) -> pa.Table:
@@ -194,28 +205,20 @@ def _told_plainly(text: str, task: str | None) -> str:
     return f"{task} {text.removeprefix(before)}" if task and text.startswith(before) else text
 
 
-def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams, run: Run) -> pa.Table:
+def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams) -> pa.Table:
     """The first passage of each query against its last ones, or against some of the rest."""
-    scores = (rows[name].to_pylist() for name in ("query_id", "likelihoods", "relevances"))
-    worse: dict[str, np.ndarray] = {}
-    for name, likelihoods, relevances in zip(*scores, strict=True):
-        places = _worse(likelihoods, relevances)
-        if len(places) or len(relevances) == 1:
-            worse[name] = places
-        else:
-            run.reject(name, "no_negative", "no passage is worse than the positive")
-    rows = rows.filter(pc.is_in(rows["query_id"], pa.array([*worse], pa.string())))
     passages, ids = rows["passages"].combine_chunks(), rows["passage_ids"].combine_chunks()
     lengths = pc.list_value_length(ids).to_numpy().astype(np.int64)
     first = np.cumsum(lengths) - lengths
+    columns = (rows[name].to_pylist() for name in ("query_id", "likelihoods", "relevances"))
     below = [
-        start + negative_places(name, worse[name], params)
-        for name, start in zip(rows["query_id"].to_pylist(), first, strict=True)
+        start + negative_places(name, _worse(scores, grades), params)
+        for name, scores, grades, start in zip(*columns, first, strict=True)
     ]
     n_negatives = [*map(len, below)]
     taken = pa.array(np.concatenate([np.empty(0, np.int64), *below]))
     unscored = pa.nulls(len(taken), pa.float32())
-    columns = {name: rows[name] for name in ("query_id", "intent", "query", "instruction", "split")} | {
+    made = {name: rows[name] for name in ("query_id", "intent", "query", "instruction", "split")} | {
         "positive_id": ids.flatten().take(pa.array(first)),
         "positive": passages.flatten().take(pa.array(first)).cast(pa.string()),
         "positive_score": pa.nulls(rows.num_rows, pa.float32()),
@@ -224,7 +227,7 @@ def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams, run: Run
         "negative_scores": list_array(n_negatives, unscored),
         "mining_model": pa.repeat(pa.scalar(relabelled.manifest.params.get("model", "")), rows.num_rows),
     }
-    return pa.table(columns)
+    return pa.table(made)
 
 
 def _worse(likelihoods: Sequence[float | None], relevances: Sequence[float]) -> np.ndarray:

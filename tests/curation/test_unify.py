@@ -165,3 +165,19 @@ def test_what_a_judge_holds_to_be_as_good_as_the_positive_is_no_negative(tmp_pat
         found = {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/fret")}
         assert found == {"tied": of_tied, "apart": names[1:], "both": names[1:], "only": []}
         assert {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()} == {"alike": "no_negative"}
+
+
+def test_a_query_that_a_judge_leaves_without_negatives_takes_nobodys_place(tmp_path):
+    """A build has one under its id and one under another; a third waits for the room of their task."""
+    store, grades = LocalStore(tmp_path / "store"), {"likelihoods": [None, None], "relevances": [3, 3]}
+    made = [relabelled(name, TASK, split) | grades for name, split in [("x", "train"), ("y", "train"), ("d", "dev")]]
+    put(store, RELABELLED, [*made, relabelled("r", OTHER)])
+    mined = {"x": "about x", "z": "about y", "w": "about w"}
+    of_build = [triplet(name, "any", query=asks, positive="the best", instruction=TASK) for name, asks in mined.items()]
+    put(store, INSTRUCTED_TRIPLETS, [*of_build, triplet("d", "any", "dev")], dataset="mtt/own/topics")
+    for bounds in ({}, {"per_task": 3}, {"per_source": 3}):
+        counters = go(store, unify, builds=["mtt/own/topics"], **bounds).counters
+        assert {row["query_id"] for row in rows(store, "mtt/fret")} == {"r", *mined, "d"}
+        assert (counters["rows_rejected"], counters["not_sampled"]) == (3, 0)
+        reasons = {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()}
+        assert reasons == dict.fromkeys("xyd", "no_negative")
