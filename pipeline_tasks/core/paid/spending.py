@@ -232,10 +232,10 @@ class Ledger:
     def _add(self, state: dict[str, Any], day: str, amounts: dict[str, float]) -> None:
         into = [state["days"].setdefault(day, {})]
         if self._run:
-            runs = state.get("runs", {})
+            runs = dict(sorted(state.get("runs", {}).items(), key=lambda run: run[1].get("day", "")))  # for ties below
             last_ns = max((run.get("written_ns", 0) for run in runs.values()), default=0)
             into.append(runs.setdefault(self._run, {}))
-            runs[self._run]["written_ns"] = max(time.time_ns(), last_ns + 1)  # later than all others by any clock
+            into[-1] |= {"day": day, "written_ns": max(time.time_ns(), last_ns + 1)}  # the last one by any clock
             state["runs"] = dict(sorted(runs.items(), key=lambda run: run[1].get("written_ns", 0))[-REMEMBERED_RUNS:])
         for counts in into:
             for unit, amount in amounts.items():

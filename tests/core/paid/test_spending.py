@@ -6,6 +6,7 @@ import pytest
 import time_machine
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.paid import spending
 from pipeline_tasks.core.paid.spending import Ledger, Limit, LimitReached, key_of, limits, read_state, spent
 from pipeline_tasks.core.store import LocalStore
@@ -226,3 +227,15 @@ def test_of_more_runs_than_are_remembered_those_that_were_last_written_are(store
         with time_machine.travel(f"2026-11-{30 - day}T00:00Z", tick=False):
             Ledger(store, "llm", run=run).take(usd=1.0)
     assert {run: usd(store, "run", run) for run in "tuvwx"} == {"t": 1.0, "u": 1.0, "v": 2.0, "w": 0.0, "x": 0.0}
+
+
+def test_a_ledger_of_an_older_release_forgets_the_runs_of_the_oldest_days_and_can_be_read_by_it(store, monkeypatch):
+    monkeypatch.setattr(spending, "REMEMBERED_RUNS", 3)
+    runs = {run: {"day": f"2026-11-{day}", "usd": 1.0} for run, day in zip("abcd", (29, 28, 27, 26), strict=True)}
+    store.replace(key_of("llm"), canonical_json({"days": {}, "next_at": 0, "runs": runs}))
+    with time_machine.travel("2026-11-30", tick=False):
+        Ledger(store, "llm", RUN, run="e").take(usd=1.0)
+        with pytest.raises(LimitReached):
+            Ledger(store, "llm", RUN, run="a").take(usd=1.0)
+    days = {run: counts["day"] for run, counts in read_state(store, key_of("llm"))["runs"].items()}
+    assert days == {"a": "2026-11-29", "b": "2026-11-28", "e": "2026-11-30"}
