@@ -120,7 +120,7 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
     pairs, n_sources = np.unique(np.concatenate([pc.unique(rows["pair"]) for rows in sources]), return_counts=True)
     drawn: list[dict[str, str]] = [{} for _ in versions]
     bare = _without_negatives(versions[0])
-    given, leaders, training = set[str](), dict[int, str](), []
+    given, leaders, training = dict[str, int](), dict[int, str](), []
     for source, rows in enumerate(sources):
         is_held_out = np.isin(rows["words"].to_numpy(), held_out).tolist()
         shared = np.where(np.isin(rows["pair"].to_numpy(), pairs[n_sources > 1]), rows["pair"].to_numpy(), 0).tolist()
@@ -129,8 +129,7 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
             if not source and name in bare:
                 drawn[source][name] = "no_negative"
             elif not trains:
-                drawn[source][name] = "duplicate_id" if name in given else ""
-                given.add(name)
+                drawn[source][name] = "duplicate_id" if given.setdefault(name, source) != source else ""
             elif held:
                 drawn[source][name] = "held_out_query"
             else:
@@ -138,11 +137,13 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
                 training.append((unit_hash("unify", leader), source, name, task, pair))
     of_source, of_task, givers = Counter[int](), Counter[str | None](), dict[int, int]()
     for _, source, name, task, pair in sorted(training, key=itemgetter(0, 1)):
-        reason = "duplicate_id" if name in given else "duplicate_query" if givers.get(pair, source) != source else ""
+        reason = "duplicate_query" if givers.get(pair, source) != source else ""
+        if given.get(name, source) != source:
+            reason = "duplicate_id"
         if not reason:
             if _is_full(of_source[source], params.per_source) or _is_full(of_task[task], params.per_task):
                 continue
-            given.add(name)
+            given[name] = source
             of_source[source] += 1
             of_task[task] += 1
             if pair:

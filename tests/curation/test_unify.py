@@ -62,6 +62,14 @@ def test_every_task_gives_as_many_queries_whatever_sources_have_it(store, most):
         assert rejects(store, "mtt/fret")["a3"]["reason"] == "duplicate_id" and not counters["not_sampled"]
 
 
+def test_an_id_that_comes_twice_in_one_source_is_no_duplicate_of_another(store):
+    twice = [triplet("x", "any", query=f"{n} things", instruction=TASK) for n in ("one", "two")]
+    put(store, INSTRUCTED_TRIPLETS, twice, dataset="mtt/own/twice")
+    go(store, unify, builds=["mtt/own/twice"])
+    assert [row["query"] for row in rows(store, "mtt/fret") if row["query_id"] == "x"] == ["one things", "two things"]
+    assert "x" not in rejects(store, "mtt/fret")
+
+
 def test_fewer_of_a_task_are_among_more_and_a_source_has_its_bound_too(store):
     taken = []
     for bounds in ({"per_task": 3}, {"per_task": 5}, {"per_task": 5, "per_source": 4}, {"per_source": 4}):
