@@ -25,6 +25,7 @@ from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parameters import default_of
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
@@ -67,19 +68,21 @@ def sweep_command(
     chains = [
         with_versions(store, by_name(names, nested(fixed | chosen, names), inputs), there) for chosen in settings_tried
     ]
-    rates = Rates.of(store)
-    for steps in chains:  # one that cannot run is found before the first step costs anything
-        chain = Chain(CostSources(store, rates, on="", answer_s=0))
-        for planned in steps:
-            chain.add(planned)
+    read = {text for steps in chains for one in steps for texts in one.inputs.values() for text in texts}
     found: list[tuple[dict[str, Any], Outcome]] = []
-    try:
-        for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
-            say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
-            found.append((chosen, run_chain(store, steps)))
-    finally:
-        if found:
-            _show(best_first(found, by), by)
+    with pinned(store, "sweep", map(Ref.parse, read)):
+        rates = Rates.of(store)
+        for steps in chains:  # one that cannot run is found before the first step costs anything
+            chain = Chain(CostSources(store, rates, on="", answer_s=0))
+            for planned in steps:
+                chain.add(planned)
+        try:
+            for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
+                say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
+                found.append((chosen, run_chain(store, steps)))
+        finally:
+            if found:
+                _show(best_first(found, by), by)
 
 
 def _show(found: list[tuple[dict[str, Any], Outcome]], by: str) -> None:

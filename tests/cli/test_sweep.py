@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +18,7 @@ from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
@@ -79,6 +82,20 @@ def test_no_setting_reads_what_came_after_the_sweep_began(toys, tmp_path):
     assert Version.open(store, Ref.parse("numbers")).manifest.rows == 6, "each setting makes another latest version"
     (refined,) = store.keys("versions/refined")
     assert json.loads(store.read(refined))["inputs"] == {"init": [str(before)]}
+
+
+def test_what_a_later_step_reads_stays_while_an_earlier_one_runs(toys, tmp_path):
+    store, mark = LocalStore(tmp_path / "store"), tmp_path / "mark"
+    before = put(store, NUMBERS, [{"number_id": "7", "number": 7}])
+    with ThreadPoolExecutor(1) as beside:
+        sweep = beside.submit(toys, "sweep", "stumble", "refine", "--over", "how=wait", "--set", f"mark={mark}")
+        while not mark.exists() and not sweep.done():
+            time.sleep(0.02)
+        put(store, NUMBERS, [{"number_id": "8", "number": 8}])
+        drop(store, find_garbage(store, keep=0, grace_s=-60))
+        mark.with_suffix(".go").touch()
+    assert sweep.result().returncode == 0, sweep.result().stderr
+    assert load_manifest(store, Ref.parse("refined")).inputs == {"init": [str(before)]}
 
 
 def test_what_an_input_reads_or_leaves_out_by_default_is_found_before_all_settings(store):
