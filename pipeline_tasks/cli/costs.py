@@ -74,12 +74,14 @@ class CostSources:
         rates: of earlier runs.
         on: cards that a training would have, ``4xH100``; empty: its own earlier runs tell.
         answer_s: seconds that one answer of an LLM is taken to need.
+        priced: a step that asks an LLM is billed, for which its prompts are built; else its cost is not known.
     """
 
     store: Store
     rates: Rates
     on: str
     answer_s: float
+    priced: bool = True
 
     def of_job(self, job: Job, rows: Figure) -> Cost:
         """The cost of a step whose inputs are there.
@@ -102,6 +104,8 @@ class CostSources:
     def _bill(self, job: Job) -> Cost:
         from pipeline_tasks.synthesis.estimate import of_step
 
+        if not self.priced:
+            return Cost(UNKNOWN, UNKNOWN)
         try:
             return self._billed(of_step(self.store, job))
         except InputError as error:
@@ -111,6 +115,8 @@ class CostSources:
         """What ``write_pairs`` with ``params`` would get from that ``write_needs``, and its bill."""
         from pipeline_tasks.synthesis.estimate import estimate
 
+        if not self.priced:
+            return UNKNOWN, Cost(UNKNOWN, UNKNOWN)
         try:
             step_inputs = needs.params.model_dump(exclude_unset=True), needs.input_names
             _, bill = estimate(self.store, *step_inputs, params.model_dump(exclude_unset=True))

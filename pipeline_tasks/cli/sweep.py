@@ -71,11 +71,7 @@ def sweep_command(
     read = {text for steps in chains for one in steps for texts in one.inputs.values() for text in texts}
     found: list[tuple[dict[str, Any], Outcome]] = []
     with pinned(store, "sweep", map(Ref.parse, read)):
-        rates = Rates.of(store)
-        for steps in chains:  # one that cannot run is found before the first step costs anything
-            chain = Chain(CostSources(store, rates, on="", answer_s=0))
-            for planned in steps:
-                chain.add(planned)
+        check_all_run(store, chains)
         try:
             for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
                 say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
@@ -83,6 +79,18 @@ def sweep_command(
         finally:
             if found:
                 _show(best_first(found, by), by)
+
+
+def check_all_run(store: Store, chains: list[list[PlannedStep]]) -> None:
+    """See that every chain can run, before the first step costs anything; no prompt is built for that.
+
+    Raises:
+        InputError: a step of one cannot.
+    """
+    for steps in chains:
+        chain = Chain(CostSources(store, Rates([], []), on="", answer_s=0, priced=False))
+        for planned in steps:
+            chain.add(planned)
 
 
 def _show(found: list[tuple[dict[str, Any], Outcome]], by: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pipeline_tasks.cli.costs import CostSources
 from pipeline_tasks.cli.plan_chain import Chain, by_name
 from pipeline_tasks.cli.run import _source
-from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested, run_chain, with_versions
+from pipeline_tasks.cli.sweep import _values, best_first, check_all_run, combinations, nested, run_chain, with_versions
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
@@ -22,6 +22,7 @@ from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from pipeline_tasks.synthesis.llm.wanted import QuoteRun
 from tests.dags.toys.rows import NUMBERS
 from tests.stores import put
 
@@ -134,6 +135,13 @@ def test_all_inputs_are_looked_at_before_the_first_step_runs(toys, tmp_path):
     told = toys("sweep", "again", "--over", "plus=1,5")
     assert told.returncode == 2 and "total/5@latest is not in the store" in told.stderr
     assert not (tmp_path / "store" / "versions" / "again").exists()
+
+
+def test_no_prompt_is_built_to_see_that_paid_steps_can_run(store, monkeypatch):
+    put(store, PASSAGES, [{"passage_id": "a", "text": "Boil it.", "split": "train"}])
+    monkeypatch.delattr(QuoteRun, "of")
+    for names in (["write_needs"], ["write_needs", "write_pairs"]):
+        check_all_run(store, [by_name(names, {"llm": "any", "sample_rate": rate}, {}) for rate in (0.5, 1)])
 
 
 def test_what_is_finished_is_listed_also_where_a_later_setting_fails(toys):
