@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline_tasks.cli.costs import NOTHING, Cost, CostSources, Figure
+from pipeline_tasks.cli.costs import NOTHING, UNKNOWN, Cost, CostSources, Figure
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.todo import Todo
-from pipeline_tasks.core.manifest import Manifest
+from pipeline_tasks.core.manifest import LATEST, Manifest, Ref
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_inputs
 from pipeline_tasks.core.registry import get_step
@@ -131,13 +131,23 @@ class Chain:
         steps = {name: line.step for name, line in self.lines.items()}
         for name in step.read_with(params):
             texts = planned.inputs.get(name, defaults_after(planned, name, steps))
-            before = [self.lines[text] for text in texts if text in self.lines]
+            written = {text: line for text in texts if (line := self._writing(text))}
+            before = [written[text] for text in texts if text in written]
             there = [str(found.made.ref) for found in before if found.made]
             if waiting := [found for found in before if not found.made]:
                 coming[name] = waiting
             if before or name in planned.inputs:
-                given[name] = there + [text for text in texts if text not in self.lines]
+                given[name] = there + [text for text in texts if text not in written]
         return given, coming
+
+    def _writing(self, text: str) -> Line | None:
+        """The step before whose rows or rejects ``text`` means, if any; how many rejects there will be is not known."""
+        ref = Ref.parse(text)
+        line = self.lines.get(text) or (self.lines.get(ref.of_rows.dataset) if ref.version == LATEST else None)
+        if line is None or ref == ref.of_rows:
+            return line
+        made = line.made and load_manifest(self.known.store, Ref(dataset=ref.dataset, version=line.made.id))
+        return replace(line, out=UNKNOWN, made=made)
 
     def _ready(self, planned: PlannedStep, given: dict[str, list[str]]) -> Line:
         """Of a step whose inputs are all there."""

@@ -23,7 +23,7 @@ from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.lines import say
-from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import plan
@@ -175,8 +175,8 @@ def _defaults(store: Store, planned: PlannedStep, name: str, before: Mapping[str
 
 def _version(store: Store, text: str, before: Collection[str], there: dict[str, str]) -> str:
     ref = Ref.parse(text)
-    if ref.of_rows.dataset in before:
-        return text
+    if ref.of_rows.dataset in before and ref.version == LATEST:
+        return ref.dataset
     if text not in there:
         try:
             there[text] = str(resolve(store, ref))
@@ -192,6 +192,7 @@ def run_chain(store: Store, chain: list[PlannedStep]) -> Outcome:
         linked = {name: [made.get(text, text) for text in texts] for name, texts in planned.inputs.items()}
         outcome = run_job(store, plan(store, planned.step, planned.values, linked), workers=settings().workers)
         made[planned.name] = str(outcome.ref)
+        made[planned.name + REJECTS_SUFFIX] = made[planned.name].replace("@", f"{REJECTS_SUFFIX}@")
     return _as_when_built(store, outcome)
 
 

@@ -7,22 +7,27 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from pipeline_tasks.cli.costs import CostSources
-from pipeline_tasks.cli.plan_chain import Chain, by_name
+from pipeline_tasks.cli.plan_chain import Chain, PlannedStep, by_name
 from pipeline_tasks.cli.run import _source
 from pipeline_tasks.cli.sweep import _values, best_first, check_all_run, combinations, nested, run_chain, with_versions
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.schema import REJECTS
+from pipeline_tasks.core.step import From, NoParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.llm.wanted import QuoteRun
+from tests.core.toy_steps import TOTALS, make, rows_of, toy_list, toy_scale
 from tests.dags.toys.rows import NUMBERS
 from tests.stores import put
 
@@ -50,6 +55,40 @@ def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_pa
     again = toys(*CHAIN)
     assert again.stdout == swept.stdout
     assert sorted((tmp_path / "store").rglob("*.parquet")) == before, "nothing is made again"
+
+
+def test_the_latest_version_of_what_the_chain_makes_is_the_one_that_it_makes(toys):
+    swept = toys(*CHAIN, "--input", "numbers=numbers@latest")
+    assert swept.returncode == 0, swept.stderr
+    assert swept.stdout == toys(*CHAIN).stdout
+    planned = toys("plan", "count", "square", "--set", "parts=5", "--input", "numbers=numbers@latest")
+    assert "after count" in planned.stdout, planned.stderr
+
+
+@step(reads={"refused": From(REJECTS, "scaled/rejects")}, writes=TOTALS, kind="reduce", dataset="refused")
+def toy_refused(inputs: Inputs, params: NoParams, run: Run) -> pa.Table:
+    """How many were refused."""
+    return TOTALS.table([{"total_id": "all", "value": inputs["refused"].table().num_rows}])
+
+
+def test_rejects_are_those_of_the_step_before(store):
+    make(store, toy_list, rows={"good": 1, "bad": 13})
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    waits = [PlannedStep(toy_scale, {}, {}, "scaled"), PlannedStep(toy_refused, {}, {}, "refused")]
+    refused = [chain.add(one) for one in waits][1]
+    assert (refused.todo, refused.rows.value) == ("after toy_scale", None)
+    first = make(store, toy_scale).ref
+    make(store, toy_list, rows={"good": 1})
+    make(store, toy_scale)
+    steps = [
+        PlannedStep(toy_scale, {}, {"items": [str(load_manifest(store, first).inputs["items"][0])]}, "scaled"),
+        PlannedStep(toy_refused, {}, {"refused": ["scaled/rejects@latest"]}, "refused"),
+    ]
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    job = [chain.add(one).job for one in steps][1]
+    made = run_chain(store, with_versions(store, steps, {})).ref
+    assert job.input_names == load_manifest(store, made).inputs == {"refused": [f"scaled/rejects@{first.version}"]}
+    assert rows_of(store, "refused") == [{"total_id": "all", "value": 1}]
 
 
 def test_what_another_input_read_is_read_as_the_chain_made_it(tmp_path):
