@@ -64,8 +64,8 @@ class Reader:
             TransientError: others' questions are being answered.
         """
         with (
-            self._having(self._slots, "other questions are being answered"),
             connect(self.database(rows=rows, fresh=fresh), self.objects) as con,
+            self._having(self._slots, "other questions are being answered"),
         ):
 
             def ask(sql: str, *values: object) -> Rows:

@@ -262,7 +262,7 @@ def test_who_looks_at_the_graph_does_not_wait_until_rows_are_brought_for_others(
         assert goes_on.wait(30)
 
     monkeypatch.setattr("pipeline_tasks.core.lineage.reader.bring_shown", slow)
-    lineage = Reader(built, patience_s=0.1)
+    lineage = Reader(built, at_once=1, patience_s=0.1)
     first = threading.Thread(target=lineage.ask, args=("FROM passages",))
     first.start()
     try:
