@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.layout import layered
-from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import step_names
 
@@ -25,7 +25,12 @@ _EDGES = """
 
 def versions(reader: Reader) -> list[dict[str, Any]]:
     """Every version, newest first, with the room of its step (``corpus``, …; empty where no step has that name)."""
-    return [row | {"room": room_of(row["step"])} for row in reader.ask(_VERSIONS, rows=False)]
+    with reader.asking(rows=False) as ask:
+        return _versions(ask)
+
+
+def _versions(ask: Ask) -> list[dict[str, Any]]:
+    return [row | {"room": room_of(row["step"])} for row in ask(_VERSIONS)]
 
 
 def room_of(step: str) -> str:
@@ -44,11 +49,17 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
         most: nodes at most; the nearest stay, and ``n_left_out`` says how many did not.
 
     Raises:
-        InputError: ``focus`` is not in the lineage.
+        InputError: ``focus`` is not in the lineage, also where this is brought up to date.
     """
-    known = {row["ref"]: row for row in versions(reader)}
-    edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES, focus is not None, rows=False)]
-    start = _resolve_focus(known, focus) if focus else [ref for ref, row in known.items() if row["is_latest"]]
+    for fresh in (False, True):
+        with reader.asking(rows=False, fresh=fresh) as ask:
+            known = {row["ref"]: row for row in _versions(ask)}
+            edges = [(row["made_from"], row["made"]) for row in ask(_EDGES, focus is not None)]
+        start = _starts(known, focus)
+        if start or not focus:
+            break
+    else:
+        raise InputError(f"{focus} is not in the lineage; take a version from the list")
     near = _reached(start, edges, upwards=True)
     if focus:
         near = {ref: depth for ref, depth in sorted((near | _reached(start, edges, upwards=False)).items())}
@@ -65,13 +76,13 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
     }
 
 
-def _resolve_focus(known: dict[str, dict[str, Any]], ref: Ref) -> list[str]:
-    if str(ref) in known:
-        return [str(ref)]
-    found = [name for name, row in known.items() if row["dataset"] == ref.dataset and row["is_latest"]]
-    if ref.version != "latest" or not found:
-        raise InputError(f"{ref} is not in the lineage; take a version from the list")
-    return found
+def _starts(known: dict[str, dict[str, Any]], focus: Ref | None) -> list[str]:
+    """The focus, or the latest version of each dataset; none where the focus is not known."""
+    if str(focus) in known:
+        return [str(focus)]
+    if focus and focus.version != "latest":
+        return []
+    return [ref for ref, row in known.items() if row["is_latest"] and (not focus or row["dataset"] == focus.dataset)]
 
 
 def _reached(start: list[str], edges: list[tuple[str, str]], *, upwards: bool) -> dict[str, int]:

@@ -213,6 +213,9 @@ def test_a_version_that_the_lineage_does_not_have_yet_is_read_into_it(store):
     versions(lineage)
     toy.corpus(store, "a", "z")
     new = load_manifest(store, Ref.parse("documents"))
+    assert graph(lineage, new.ref)["focus"] == str(new.ref)
+    toy.corpus(store, "a", "y")
+    new = load_manifest(store, Ref.parse("documents"))
     assert detail(lineage, Ref.parse("documents@latest"))["cost"]["n_responses"] == 0
     assert str(new.ref) in {row["ref"] for row in versions(lineage)}
     unreadable = new.model_copy(update={"id": "0" * 16, "inputs": {"urls": ["../urls"]}})
