@@ -11,8 +11,10 @@ from pipeline_tasks.core.versions import Version, manifest_key
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
 
 _SCORED = {RANKINGS.name, PAIR_EMBEDDINGS.name, PASSAGE_EMBEDDINGS.name}
-_NO_SCORE = {"depth", "index", "recall", "shard_passages", "block_queries", "intents", "of_one_intent"}
-"""Parameters of these that decide what is found or encoded, and no score of it."""
+_NO_SCORE = {"shard_passages", "block_queries", "intents", "of_one_intent"}
+"""Parameters of these that decide what is encoded, and no score of it."""
+_FOUND = {"depth", "index", "recall"}
+"""Those that decide what is found: its scores only where ranks are fused."""
 
 
 def check_rankings_of_labels(labelled: Version, rankings: Mapping[str, Version]) -> None:
@@ -32,13 +34,14 @@ def check_rankings_of_labels(labelled: Version, rankings: Mapping[str, Version])
             )
 
 
-def _comparable(store: Store, old: Ref, new: Ref) -> bool:
+def _comparable(store: Store, old: Ref, new: Ref, fused: bool = False) -> bool:
     one, other = (Manifest.read(store.read(manifest_key(ref))) for ref in (old, new))
     if old == new or one is None or other is None or one.rows_schema not in _SCORED:
         return True
-    before, now = ({n: v for n, v in made.params.items() if n not in _NO_SCORE} for made in (one, other))
-    then, read = _sources(one), _sources(other)
-    return before == now and all(_comparable(store, then[key], read[key]) for key in then.keys() & read.keys())
+    ignored = _NO_SCORE if fused else _NO_SCORE | _FOUND
+    before, now = ({n: v for n, v in made.params.items() if n not in ignored} for made in (one, other))
+    then, read, fuses = _sources(one), _sources(other), "rankings" in one.inputs
+    return before == now and all(_comparable(store, then[key], read[key], fuses) for key in then.keys() & read.keys())
 
 
 def _sources(made: Manifest) -> dict[tuple[str, str], Ref]:

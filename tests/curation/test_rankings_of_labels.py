@@ -66,14 +66,14 @@ def test_labels_whose_rankings_are_gone_pass(worded):
     assert go(worded, mine_negatives, models=["bm25"], alpha=0.95).counters["rows_out"]
 
 
-@pytest.mark.parametrize("changed", ["k", "bm25"])
+@pytest.mark.parametrize("changed", [{"k": 1}, {"b": 0.1}, {"depth": 5}])
 def test_a_fusion_with_another_constant_or_of_other_rankings_is_another_scale(worded, changed):
     go(worded, rank_bm25)
     go(worded, fuse_rankings, models=FUSED)
     old = labelled_by(worded, "rrf")
-    if changed == "bm25":
-        go(worded, rank_bm25, b=0.1)
-    go(worded, fuse_rankings, models=FUSED, k=1 if changed == "k" else 60)
+    if "k" not in changed:
+        go(worded, rank_bm25, **changed)
+    go(worded, fuse_rankings, models=FUSED, k=changed.get("k", 60))
     with pytest.raises(InputError, match=f"was made by {old}, of other parameters"):
         go(worded, mine_negatives, models=["rrf"])
 
