@@ -20,18 +20,27 @@ _FOUND = {"depth", "index", "recall"}
 def check_rankings_of_labels(labelled: Version, rankings: Mapping[str, Version]) -> None:
     """Make sure that labels were made by rankings with the parameters of these, of whatever passages.
 
-    Labels whose rankings are no longer in the store pass.
+    Rankings that no negatives come from pass, as do labels whose rankings are no longer in the store.
 
     Raises:
         InputError: a ranking, what it fuses, or its vectors have other parameters.
     """
-    for old in map(Ref.parse, labelled.manifest.inputs.get("rankings", ())):
-        version = rankings.get(old.dataset.rsplit("/", 1)[-1])
-        if version and not _comparable(labelled.store, old, version.manifest.ref):
-            raise InputError(
-                f"{labelled.manifest.ref} was made by {old}, of other parameters than {version.manifest.ref}: "
-                f"run mutual_agreement again, or give --input rankings={old}"
-            )
+    read = {name: version.manifest.ref for name, version in rankings.items()}
+    made_by = map(Ref.parse, labelled.manifest.inputs.get("rankings", ()))
+    old = {name: ref for ref in made_by if (name := ref.dataset.rsplit("/", 1)[-1]) in read}
+    others = {name for name, ref in old.items() if not _comparable(labelled.store, ref, read[name])}
+    refused = sorted(others & _best_models(labelled)) if others else []
+    if refused:
+        theirs, ours = (", ".join(str(refs[name]) for name in refused) for refs in (old, read))
+        comparable = ",".join(str(old[name] if name in refused else ref) for name, ref in read.items())
+        raise InputError(
+            f"{labelled.manifest.ref} was made by {theirs}, of other parameters than {ours}: "
+            f"run mutual_agreement again, or give --input rankings={comparable}"
+        )
+
+
+def _best_models(labelled: Version) -> set[str]:
+    return {name for rows in labelled.parts(["best_model"]) for name in rows["best_model"].unique().to_pylist()}
 
 
 def _comparable(store: Store, old: Ref, new: Ref, fused: bool = False) -> bool:

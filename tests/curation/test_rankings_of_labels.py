@@ -89,6 +89,34 @@ def encoded(store: LocalStore, weights: str = "a", depth: int = 200, **changed: 
     put(store, RANKINGS, ranked, dataset="rankings/one", params=params, **read)
 
 
+def test_the_hint_names_the_rankings_of_every_model_and_old_ones_only_where_they_differ(worded):
+    go(worded, rank_bm25)
+    put(
+        worded,
+        PAIRS,
+        [row | {"intent": "nli"} for row in rows(worded, "mtp")[:3]],
+        rows(worded, "mtp")[3:],
+        dataset="mtp",
+    )
+    judges = {"any": ["one"], "nli": ["bm25"]}
+    go(worded, mutual_agreement, judges=judges)
+    old = resolve(worded, Ref(dataset="rankings/bm25"))
+    go(worded, rank_bm25, k1=8.0)
+    best = ["one", "two", "bm25"]
+    with pytest.raises(InputError) as error:
+        go(worded, mine_negatives, models=best)
+    given = [*(str(resolve(worded, Ref(dataset=f"rankings/{name}"))) for name in best[:2]), str(old)]
+    assert str(error.value).endswith(f"--input rankings={','.join(given)}")
+    assert go(worded, mine_negatives, {"rankings": given}, models=best, alpha=0.95).counters["rows_out"]
+
+
+def test_rankings_that_no_negatives_come_from_may_have_other_parameters(worded):
+    go(worded, rank_bm25)
+    go(worded, mutual_agreement, models=["one", "bm25"])
+    go(worded, rank_bm25, k1=8.0)
+    assert go(worded, mine_negatives, models=["one", "bm25"], alpha=0.95).counters["rows_out"]
+
+
 @pytest.mark.parametrize("changed", [{"weights": "b"}, {"precision": "int8"}, {"instructions": {"any": "find it"}}])
 def test_another_state_of_an_encoder_is_another_scale(store, changed):
     encoded(store)
