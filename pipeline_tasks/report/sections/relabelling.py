@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from pipeline_tasks.core.lineage.rows import quoted
 from pipeline_tasks.report.content import Section, Table
 from pipeline_tasks.report.subject import Ask
@@ -14,15 +16,18 @@ SELECT dataset FROM versions JOIN ancestors_of(?) USING (dataset, version) WHERE
 _COUNTS = "SELECT count(*) AS n, count(*) FILTER (place > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "
 _PLACED = "(SELECT *, list_position(passage_ids, source_passage_id) AS place FROM {}) AS relabelled"
 """Where a query's own passage is today: an erasure takes passages before it, and ``source_rank`` is as it was."""
+_PAIRS = """
+SELECT pairs.dataset FROM versions JOIN version_inputs USING (dataset, version)
+    JOIN versions AS pairs ON pairs.dataset = input_dataset AND pairs.is_latest AND pairs.rows > 0
+WHERE versions.dataset = ? AND versions.is_latest AND input_name = 'pairs'
+"""
+_ORIGINS = "SELECT DISTINCT coalesce(origin, '') AS origin FROM {} SEMI JOIN {} USING (query_id) ORDER BY origin"
 _LABELLED = """
-SELECT dataset, count(*) FILTER (
-    (name = 'filtered' AND value LIKE '%"fret"%') OR (name = 'strategy' AND value IN ('mutual', 'identical'))
-) = 2 AS is_agreed
+SELECT dataset, coalesce(max(value) FILTER (name = 'filtered'), '[]') AS filtered,
+    coalesce(max(value) FILTER (name = 'strategy'), 'none') AS strategy
 FROM versions LEFT JOIN params USING (dataset, version) WHERE rows_schema = 'labelled' AND is_latest AND rows > 0
 GROUP BY dataset ORDER BY dataset
 """
-"""Labels, and whether their positives of these queries are what reference models agree on."""
-_ASK_THEM = "foundry run mutual_agreement --input pairs=mtp/fret/checked --set 'models=[…]' --set 'filtered=[\"fret\"]'"
 _ALIKE = """
 SELECT count(*) AS n, count(*) FILTER (passage_ids[1] = positive_id) AS alike,
     count(*) FILTER (place > 1) AS changed,
@@ -61,15 +66,23 @@ def relabelling_section(ask: Ask, ref: str) -> Section | None:
 
 
 def _agreement(ask: Ask, relabelled: str) -> list[str]:
-    """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries."""
-    words = []
-    for labelled, is_agreed in ((row["dataset"], row["is_agreed"]) for row in ask(_LABELLED)):
+    """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries.
+
+    None where the pairs are gone, whose origins say which positives are agreed on.
+    """
+    words, pairs = [], [row["dataset"] for row in ask(_PAIRS, relabelled)]
+    origins = [row["origin"] for name in pairs for row in ask(_ORIGINS.format(quoted(name), quoted(relabelled)))]
+    for labelled, filtered, strategy in (row.values() for row in ask(_LABELLED) if origins):
         (counts,) = ask(_ALIKE.format(relabelled=_PLACED.format(quoted(relabelled)), labelled=quoted(labelled)))
+        # Pairs without an origin are always filtered.
+        is_agreed = {*origins} <= {*json.loads(filtered), ""} and strategy in ("mutual", "identical")
         if counts["n"] and not is_agreed:
             words.append(
-                f"{labelled} has {counts['n']:,} of these queries, and was made without a filter on fret: filtered= "
-                "does not name it, or strategy= keeps each query's own positive. To compare, rank these pairs and run "
-                f"`{_ASK_THEM}` (docs/fret.md)."
+                f"{labelled} has {counts['n']:,} of these queries, which are of {json.dumps(origins)}. Its filtered= "
+                f"is {filtered}, its strategy= {strategy}: only mutual or identical, of the origins that filtered= "
+                "names, takes what reference models agree on. To compare, rank these pairs and run `foundry run "
+                f"mutual_agreement --input pairs={','.join(pairs)} --set 'models=[…]' "
+                f"--set 'filtered={json.dumps(origins)}'` (docs/fret.md)."
             )
         elif counts["n"]:
             words.append(
