@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.core.made_from import check_corpus
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, Work
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, INSTRUCTED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
-from pipeline_tasks.evaluation.judged_rows import check_corpus, check_name
+from pipeline_tasks.evaluation.judged_rows import check_name
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.rank_systems import judged_of, rank_systems, ranked_ids
 

@@ -14,6 +14,7 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.local_files import is_readable_file
+from pipeline_tasks.core.made_from import check_corpus
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import ALTERED_QUERIES, JUDGED_QUERIES, PASSAGES
@@ -21,7 +22,7 @@ from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, w
 from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
 from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder, text_of
-from pipeline_tasks.evaluation.judged_rows import AT_ONCE, check_corpus, check_name
+from pipeline_tasks.evaluation.judged_rows import AT_ONCE, check_name
 from pipeline_tasks.evaluation.p_mrr import changed
 
 INSTRUCTIONS = "instruction.jsonl"

@@ -8,9 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.versions import Version, manifest_key
 from pipeline_tasks.datasets import JUDGED_QUERIES
 
 AT_ONCE = 10_000
@@ -56,33 +54,6 @@ def check_name(dataset: str, set_name: str) -> None:
     kind, _, name = dataset.partition("/")
     if kind in ("judged", "instructed") and name != set_name:
         raise InputError(f"set_name={set_name!r} and the queries are {dataset}: name that set, or queries of this one")
-
-
-def check_corpus(queries: Version, passages: Version) -> None:
-    """Do nothing where ``queries`` may be scored over ``passages``.
-
-    Raises:
-        InputError: they were judged on others, so that a passage that answers may be missing, or judged by nobody.
-    """
-    if other := read_instead(queries, "passages", passages):
-        here, step = passages.manifest.ref, queries.manifest.step
-        raise InputError(
-            f"{queries.manifest.ref} was judged on {other}, not {here}: give --input passages={other}, or run {step} "
-            f"on {here} first"
-        )
-
-
-def read_instead(made: Version, name: str, given: Version) -> str:
-    """What ``made`` read as its input ``name`` where that has other rows than ``given``; empty where it has the same.
-
-    Empty also for what was made by hand, of which nobody knows what it was made from.
-    """
-    for text in made.manifest.inputs.get(name, ()):
-        ref, now = Ref.parse(text), given.manifest
-        was = now if ref == now.ref else Manifest.read(made.store.read(manifest_key(ref)))
-        if was is None or (was.parts, was.removals) != (now.parts, now.removals):
-            return text
-    return ""
 
 
 def _ids(inputs: Inputs) -> Iterator[str]:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.made_from import read_instead
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
-from pipeline_tasks.evaluation.judged_rows import read_instead
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.reference_models import complete_panels, default_models, default_panels

@@ -13,10 +13,11 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.core.made_from import read_instead
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
-from pipeline_tasks.evaluation.judged_rows import judged, read_instead
+from pipeline_tasks.evaluation.judged_rows import judged
 
 
 class SampleParams(StepParams):

@@ -169,6 +169,23 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
 
 
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"choose_on": ("mine-dev",)}, "judged_passages"),
+        ({"sampler": {"name": "inf_dds"}, "targets": ("mine-dev",)}, "target_passages"),
+    ],
+)
+def test_queries_of_an_older_pool_neither_choose_a_checkpoint_nor_guide_a_sampler(store, tmp_path, values, name):
+    lite(store)
+    put(store, PAIRS, [{"query_id": "t", "split": "train"}], dataset="mtp")
+    pool = rows(store, "corpus/mine-dev")
+    other = put(store, PASSAGES, pool[1:], dataset="corpus/mine-dev")
+    remedy = f"was judged on (.*), not {other}: give --input {name}=\\1, or run sample_queries on {other} first"
+    with pytest.raises(InputError, match=remedy):
+        go(store, pretrain, backbone=str(shapes.make("bert", tmp_path / "start")), **SMALL, **values)
+
+
 def test_what_chooses_a_checkpoint_is_what_an_evaluation_of_it_says(store, tmp_path):
     """Two of nine queries are of the rarer intent, and the words of one of these are asked in both."""
     passages = rows(store, "corpus/mine")[:36]

@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.made_from import check_corpus
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From
 from pipeline_tasks.core.versions import Version
@@ -29,18 +30,28 @@ READS = {
 
 
 def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
-    """The development queries as a layout says: of the judged set where one is given, else ``own``."""
+    """The development queries as a layout says: of the judged set where one is given, else ``own``.
+
+    Raises:
+        InputError: the set was judged on other passages.
+    """
     if "judged" not in inputs:
         return own
+    check_corpus(inputs["judged"], inputs["judged_passages"], "judged_passages")
     return partial(_judged, inputs["judged"], inputs["judged_passages"])
 
 
 def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
-    """The judged sets that a sampler is guided by, by name, as a layout says."""
-    queries, passages = inputs.each("targets"), inputs.each("target_passages")
+    """The judged sets that a sampler is guided by, by name, as a layout says.
+
+    Raises:
+        InputError: one of them was judged on other passages.
+    """
+    pairs = list(zip(inputs.each("targets"), inputs.each("target_passages"), strict=True))
+    for judged, corpus in pairs:
+        check_corpus(judged, corpus, "target_passages")
     return lambda layout: {
-        judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout)
-        for judged, corpus in zip(queries, passages, strict=True)
+        judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout) for judged, corpus in pairs
     }
 
 
