@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pipeline_tasks.core.lineage.fold import no_other_fold
 from pipeline_tasks.core.store import TEMPORARY, Store
 
 
 def clean_this_machine(store: Store) -> list[str]:
     """Drop work in progress, unfinished files and copies of what is gone; what cannot go, and why.
 
-    For when no step runs. A folder that the scratch folder only links to is not emptied, but told.
+    For when no step runs; a fold is waited for. A folder that the scratch folder only links to is not emptied, but
+    told.
     """
     left: list[str] = []
     for folder in (store.scratches, store.folder / TEMPORARY):
-        with _noting(left, folder):
+        with no_other_fold(store), _noting(left, folder):
             for path in list(folder.iterdir()) if folder.exists() or folder.is_symlink() else ():
                 with _noting(left, path):
                     if path.is_dir():

@@ -65,7 +65,7 @@ def fold(store: Store, *, rows: bool = True) -> Path:
     rows = rows or isinstance(store, LocalStore)
     if found := _current(store, fingerprint(store), rows):
         return found
-    with space_in(store.folder), _only_one(store):
+    with space_in(store.folder), no_other_fold(store):
         state = fingerprint(store)
         return _current(store, state, rows) or _rebuild(store, state, rows)
 
@@ -111,7 +111,8 @@ def _base(store: Store) -> str:
 
 
 @contextmanager
-def _only_one(store: Store) -> Iterator[None]:
+def no_other_fold(store: Store) -> Iterator[None]:
+    """Wait until no process of this machine folds, and let none begin meanwhile."""
     path = store.folder / "lineage" / "fold.lock"
     with writable(f"the store {store.folder}", "check FOUNDRY_STORE"):
         path.parent.mkdir(parents=True, exist_ok=True)

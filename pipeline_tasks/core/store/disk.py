@@ -85,6 +85,21 @@ def readable(root: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def not_lost(path: Path) -> Iterator[None]:
+    """Turn the want of a file that was made for the block, and that another process dropped, into ours.
+
+    Raises:
+        TransientError: it is gone; an erasure drops all unfinished files.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        if str(error.filename) != str(path) or path.exists():
+            raise
+        raise TransientError(f"{path} went while it was in use, as by an erasure; try again") from error
+
+
 def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(next(p for p in (folder, *folder.parents) if p.exists())).free
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
-from pipeline_tasks.core.store.disk import files_below, is_open_as, readable, space_in, writable
+from pipeline_tasks.core.store.disk import files_below, is_open_as, not_lost, readable, space_in, writable
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -221,7 +221,8 @@ class LocalStore:
             os.fchmod(handle, 0o644)  # what leads to an object is read by whoever may read that
             os.close(handle)
             try:
-                yield Path(name)
+                with not_lost(Path(name)):
+                    yield Path(name)
             finally:
                 Path(name).unlink(missing_ok=True)
 

@@ -172,7 +172,7 @@ class Store(Protocol):
         """A fresh local file, fit for :meth:`create_from`, that is gone at the end of the block.
 
         Raises:
-            TransientError: inside the block, the disk is full.
+            TransientError: inside the block, the disk is full, or an erasure drops the file.
         """
 
     def now(self) -> float:
