@@ -52,6 +52,7 @@ def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.
 
     Raises:
         InputError: of test, the passages are not those that the set was judged on: in the pool every query is easier.
+            Of dev, the pool is of other queries.
     """
     whole = read_instead(inputs["queries"], "passages", inputs["passages"])
     if params.part == "test" and whole:
@@ -59,6 +60,9 @@ def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.
             f"part=test is for reports, over all passages that {inputs['queries'].manifest.ref} was judged on, and not "
             f"over {inputs['passages'].manifest.ref}: give --input passages={whole}"
         )
+    if params.part == "dev" and (other := read_instead(inputs["passages"], "queries", inputs["queries"])):
+        pool, asked = inputs["passages"].manifest.ref, inputs["queries"].manifest.ref
+        raise InputError(f"{pool} was pooled for {other}, not {asked}: run pool_passages first")
     queries = inputs["queries"].table().sort_by("query_id")
     chosen = sampled(queries, params)
     side = queries.filter(pa.array(chosen if params.part == "dev" else ~chosen)).to_pylist()

@@ -169,6 +169,16 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
 
 
+def test_queries_are_not_sampled_over_the_pool_of_an_older_set(store):
+    pool = go(store, pool_passages, **POOL).ref
+    newer = put(store, JUDGED_QUERIES, rows(store, "judged/mine")[1:], dataset="judged/mine")
+    with pytest.raises(InputError, match=f"{pool} was pooled for judged/mine@.*, not {newer}: run pool_passages first"):
+        go(store, sample_queries, set_name="mine", per_intent=2)
+    go(store, sample_queries, {"passages": ["corpus/mine"]}, set_name="mine", per_intent=2)
+    go(store, pool_passages, **POOL)
+    go(store, sample_queries, set_name="mine", per_intent=2)
+
+
 @pytest.mark.parametrize(
     ("values", "name"),
     [
