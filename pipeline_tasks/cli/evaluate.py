@@ -17,6 +17,7 @@ from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.local_files import named_path
+from pipeline_tasks.core.made_from import read_instead
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
@@ -136,14 +137,15 @@ def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[st
         values = {"set_name": set_name, "folder": name, "split": split}
         return str(_run(store, "judge_instructions", {"passages": given["passages"]}, **values))
     own = None if is_folder else resolve_name(store, f"instructed/{set_name}")
-    made = load_manifest(store, own) if own else None
-    if made and made.params["folder"]:
-        if made.inputs["passages"] == given["passages"]:
-            return str(own)
-        raise InputError(
-            f"{own} has the instructions of a folder for {made.inputs['passages'][0]}, not for {given['passages'][0]}: "
-            "name that folder again with --on"
-        )
+    made = Version.open(store, own) if own else None
+    if made and made.manifest.params["folder"]:
+        passages = Version.open(store, Ref.parse(given["passages"][0]))
+        if other := read_instead(made, "passages", passages):
+            raise InputError(
+                f"{own} has the instructions of a folder for {other}, not for {passages.manifest.ref}: "
+                "name that folder again with --on"
+            )
+        return str(own)
     return str(_run(store, "judge_instructions", given, set_name=set_name))
 
 

@@ -197,6 +197,10 @@ def test_instructions_of_a_folder_are_not_asked_of_a_newer_corpus(workplace):
     (judged / "instruction.jsonl").write_text("\n".join(instructed))
     first = workplace.foundry("bm25", "--on", workplace.judged, "--instructions")
     assert workplace.foundry("bm25", "--on", "my-set", "--instructions") == first
+    workplace.foundry("bm25", "--on", workplace.judged, "--with-title")
+    assert "p-mrr" in workplace.foundry("bm25", "--on", "my-set", "--instructions"), (
+        "the same rows, as none has a title"
+    )
     (judged / "corpus.jsonl").open("a").write("\n" + json.dumps({"_id": "5", "text": "ta once more"}))
     workplace.foundry("bm25", "--on", workplace.judged)
     with pytest.raises(InputError, match="instructed/my-set@.* of a folder for corpus/my-set@.*: name that folder"):
