@@ -193,7 +193,8 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
     schema = work.schemas.get(manifest.rows_schema)
     reach = rows.Reach(schema, frozenset(s.key for s in work.schemas.values())) if schema else None
     parts = [_part(work, part, reach) for part in manifest.parts] if reach else manifest.parts
-    store.bring(part.key for part in (*manifest.rejects, *(r.part for r in manifest.removals)))
+    beside = (*manifest.rejects, *(r.part for r in manifest.removals))
+    store.bring(part.key for part in beside if part.sha256 not in work.became)
     rejects = [_part(work, part) for part in manifest.rejects]
     removals = [r.model_copy(update={"part": _part(work, r.part)}) for r in manifest.removals]
     params = json.loads(blotted(json.dumps(manifest.params), ids, listed.REASON))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -233,6 +234,15 @@ def test_batches_that_are_on_their_way_are_not_overtaken(store):
 
 class Killed(BaseException):
     """The process is gone: nothing of ours handles that."""
+
+
+def test_rejects_that_versions_share_are_brought_once(store, monkeypatch):
+    (part,), brought = load_manifest(store, Ref.parse("downloads")).rejects, []
+    monkeypatch.setattr(type(store), "bring", lambda _, keys: brought.extend(keys))
+    monkeypatch.setattr("pipeline_tasks.core.erasure.answers.hand_on", lambda *_: sys.exit())
+    with pytest.raises(SystemExit):
+        take_down(store, A.url)
+    assert brought.count(part.key) == 1
 
 
 def test_killed_at_any_write_it_is_finished_by_the_next_run(tmp_path, monkeypatch):
