@@ -61,7 +61,7 @@ class JudgeInstructionsParams(FolderParams):
     writes=ALTERED_QUERIES,
     kind="reduce",
     dataset="instructed/{set_name}",
-    version="4",
+    version="5",
 )
 def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> pa.Table:
     """Queries with an original and a changed instruction, and what is relevant under each.

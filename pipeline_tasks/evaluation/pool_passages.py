@@ -61,7 +61,7 @@ class PoolPassagesParams(SampleParams):
     writes=PASSAGES,
     kind="reduce",
     dataset="corpus/{set_name}-dev",
-    version="3",
+    version="4",
 )
 def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Iterator[pa.Table]:
     """The passages that any of the models of its intent has among its first ``depth`` for a query of the sample.

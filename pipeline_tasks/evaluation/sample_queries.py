@@ -39,7 +39,7 @@ class SampleQueriesParams(SampleParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}-{part}",
-    version="3",
+    version="4",
 )
 def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.Table:
     """One side of a judged set, with what is judged among the passages given: of dev the pool, of test the corpus.
