@@ -47,7 +47,7 @@ def _as_read(triplets: pa.Table) -> pa.Table:
     """Queries and positives without the id that ``read_classes`` adds or the task that ``read_triplets`` does."""
     columns = (triplets[name].to_pylist() for name in ("query_id", "instruction", "query", "positive"))
     plain = [
-        (query.removesuffix(f" {name}"), positive.removeprefix(f"{task}{SEPARATOR}").removesuffix(f" {name}"))
+        (query.removeprefix(f"{name} "), positive.removeprefix(f"{task}{SEPARATOR}").removeprefix(f"{name} "))
         for name, task, query, positive in zip(*columns, strict=True)
     ]
     for at, name in enumerate(("query", "positive")):

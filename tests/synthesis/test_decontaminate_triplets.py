@@ -99,7 +99,7 @@ def test_a_short_text_is_looked_at_without_the_id_that_was_added_to_it(store, tm
     go(store, read_classes, name="set", source=str(tmp_path / "classes.jsonl"), task=TASK, ids=ids)
     go(store, decontaminate_triplets, name="set", sets=("bank",), max_contaminated=1)
     found = rejects(store, "mtt/own/set/checked")
-    refused = {row["detail"].partition(": ")[2].removesuffix(f" {name}"): row["reason"] for name, row in found.items()}
+    refused = {row["detail"].partition(": ")[2].removeprefix(f"{name} "): row["reason"] for name, row in found.items()}
     assert {refused.get(text) for text in asked} == {"query_exact"}
     assert "passage_exact" in refused.values()
 
