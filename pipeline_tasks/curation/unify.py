@@ -94,20 +94,21 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
             yield rows if instructions is None else _joined(rows, instructions)
 
 
-def _sampled_rows(version: Version, drawn: Mapping[str, str], run: Run) -> Iterator[pa.Table]:
+def _sampled_rows(version: Version, drawn: Sequence[str | None], run: Run) -> Iterator[pa.Table]:
     """The rows of a source that take part, part by part."""
+    end = 0
     for part in version.parts():
-        ids = part["query_id"].to_pylist()
-        reasons = [drawn.get(name) for name in ids]
-        for name, reason in zip(ids, reasons, strict=True):
+        start, end = end, end + len(part)
+        reasons = drawn[start:end]
+        for name, reason in zip(part["query_id"].to_pylist(), reasons, strict=True):
             if reason:
                 run.reject(name, reason, str(version.manifest.ref))
         run.count("not_sampled", reasons.count(None))
         yield part.filter(pa.array([reason == "" for reason in reasons], pa.bool_()))
 
 
-def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, str]]:
-    """Of each source the queries that are drawn, and why they are refused nevertheless; empty: they take part.
+def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[list[str | None]]:
+    """For each row of each source why it is refused; empty: it takes part, None: it is not drawn.
 
     Of other splits than training's all are drawn, and of that one those that find room. They are asked in the order
     that their ids draw, whatever source they are of, and find room while their source and their task have some. One
@@ -118,25 +119,25 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
     sources = [_queries(version) for version in versions]
     held_out = np.concatenate([rows["words"].filter(pc.invert(rows["trains"])).to_numpy() for rows in sources])
     pairs, n_sources = np.unique(np.concatenate([pc.unique(rows["pair"]) for rows in sources]), return_counts=True)
-    drawn: list[dict[str, str]] = [{} for _ in versions]
+    drawn: list[list[str | None]] = [[None] * len(rows) for rows in sources]
     bare = _without_negatives(versions[0])
     given, leaders, training = dict[str, int](), dict[int, str](), []
     for source, rows in enumerate(sources):
         is_held_out = np.isin(rows["words"].to_numpy(), held_out).tolist()
         shared = np.where(np.isin(rows["pair"].to_numpy(), pairs[n_sources > 1]), rows["pair"].to_numpy(), 0).tolist()
         columns = (rows[name].to_pylist() for name in ("query_id", "task", "trains"))
-        for name, task, trains, held, pair in zip(*columns, is_held_out, shared, strict=True):
+        for row, (name, task, trains, held, pair) in enumerate(zip(*columns, is_held_out, shared, strict=True)):
             if not source and name in bare:
-                drawn[source][name] = "no_negative"
+                drawn[source][row] = "no_negative"
             elif not trains:
-                drawn[source][name] = "duplicate_id" if given.setdefault(name, source) != source else ""
+                drawn[source][row] = "duplicate_id" if given.setdefault(name, source) != source else ""
             elif held:
-                drawn[source][name] = "held_out_query"
+                drawn[source][row] = "held_out_query"
             else:
                 leader = leaders.setdefault(pair, name) if pair else name
-                training.append((unit_hash("unify", leader), source, name, task, pair))
+                training.append((unit_hash("unify", leader), source, row, name, task, pair))
     of_source, of_task, givers = Counter[int](), Counter[str | None](), dict[int, int]()
-    for _, source, name, task, pair in sorted(training, key=itemgetter(0, 1)):
+    for _, source, row, name, task, pair in sorted(training, key=itemgetter(0, 1)):
         reason = "duplicate_query" if givers.get(pair, source) != source else ""
         if given.get(name, source) != source:
             reason = "duplicate_id"
@@ -148,15 +149,17 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[dict[str, s
             of_task[task] += 1
             if pair:
                 givers[pair] = source
-        drawn[source][name] = reason
+        drawn[source][row] = reason
     return drawn
 
 
 def _without_negatives(relabelled: Version) -> set[str]:
     """Queries of which a judge holds all passages to be as good as the positive."""
-    rows = relabelled.table(["query_id", "likelihoods", "relevances"])
-    columns = zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True)
-    return {name for name, scores, grades in columns if len(grades) > 1 and not len(_worse(scores, grades))}
+    found = set()
+    for part in relabelled.parts(["query_id", "likelihoods", "relevances"]):
+        columns = zip(*(part[name].to_pylist() for name in part.column_names), strict=True)
+        found |= {name for name, scores, grades in columns if len(grades) > 1 and not len(_worse(scores, grades))}
+    return found
 
 
 def _queries(version: Version) -> pa.Table:

@@ -70,6 +70,20 @@ def test_an_id_that_comes_twice_in_one_source_is_no_duplicate_of_another(store):
     assert "x" not in rejects(store, "mtt/fret")
 
 
+def test_of_an_id_that_comes_twice_each_row_has_its_own_verdict(store):
+    """Whose words are held out, or another source's, is refused; the other row of that id takes part."""
+    held = triplet("d", "any", "dev", query="a secret", instruction=TASK)
+    shared = triplet("y", "any", query="about a1", positive="the best", instruction=TASK)
+    others = [triplet(name, "any", query=f"plain {name}", instruction=TASK) for name in "xy"]
+    twice = [triplet("x", "any", query="a secret", instruction=TASK), shared, *others]
+    put(store, INSTRUCTED_TRIPLETS, [held, *twice], dataset="mtt/own/twice")
+    go(store, unify, builds=["mtt/own/twice"])
+    found = [row["query"] for row in rows(store, "mtt/fret") if row["query_id"] in ("x", "y")]
+    assert sorted(found) == ["plain x", "plain y"]
+    reasons = {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()}
+    assert (reasons["x"], reasons["y"]) == ("held_out_query", "duplicate_query")
+
+
 def test_fewer_of_a_task_are_among_more_and_a_source_has_its_bound_too(store):
     taken = []
     for bounds in ({"per_task": 3}, {"per_task": 5}, {"per_task": 5, "per_source": 4}, {"per_source": 4}):
