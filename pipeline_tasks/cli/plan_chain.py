@@ -142,7 +142,10 @@ class Chain:
 
     def _writing(self, text: str) -> Line | None:
         """The step before whose rows or rejects ``text`` means, if any; how many rejects there will be is not known."""
-        ref = Ref.parse(text)
+        try:
+            ref = Ref.parse(text)
+        except InputError:  # the plan says so, or passes over it where it is optional
+            return None
         line = self.lines.get(text) or (self.lines.get(ref.of_rows.dataset) if ref.version == LATEST else None)
         if line is None or ref == ref.of_rows:
             return line

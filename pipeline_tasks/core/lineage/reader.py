@@ -63,9 +63,10 @@ class Reader:
             InputError: a question took more than half a minute.
             TransientError: others' questions are being answered.
         """
+        self.database(rows=rows, fresh=fresh)  # who waits until rows are brought takes no slot
         with (
-            connect(self.database(rows=rows, fresh=fresh), self.objects) as con,
             self._having(self._slots, "other questions are being answered"),
+            connect(self.database(rows=rows), self.objects) as con,
         ):
 
             def ask(sql: str, *values: object) -> Rows:
