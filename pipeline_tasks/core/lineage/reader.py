@@ -23,7 +23,7 @@ class Reader:
     """Our own questions to the lineage of ``store``; it is looked at for changes every ``fresh_s`` seconds.
 
     Thread-safe; ``at_once`` blocks of questions are answered side by side, so that their memory has a bound. Others
-    wait ``patience_s`` at each of two doors and are sent away then: who waits holds a thread that a server needs.
+    wait ``patience_s`` at each door and are sent away then: who waits holds a thread that a server needs.
     What a visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
     """
 
