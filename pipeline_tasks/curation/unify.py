@@ -127,7 +127,7 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[list[str | 
         shared = np.where(np.isin(rows["pair"].to_numpy(), pairs[n_sources > 1]), rows["pair"].to_numpy(), 0).tolist()
         columns = (rows[name].to_pylist() for name in ("query_id", "task", "trains"))
         for row, (name, task, trains, held, pair) in enumerate(zip(*columns, is_held_out, shared, strict=True)):
-            if not source and name in bare:
+            if not source and bare[row]:
                 drawn[source][row] = "no_negative"
             elif not trains:
                 drawn[source][row] = "duplicate_id" if given.setdefault(name, source) != source else ""
@@ -153,12 +153,12 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> list[list[str | 
     return drawn
 
 
-def _without_negatives(relabelled: Version) -> set[str]:
-    """Queries of which a judge holds all passages to be as good as the positive."""
-    found = set()
-    for part in relabelled.parts(["query_id", "likelihoods", "relevances"]):
+def _without_negatives(relabelled: Version) -> list[bool]:
+    """Of each query whether a judge holds all its passages to be as good as the positive."""
+    found = []
+    for part in relabelled.parts(["likelihoods", "relevances"]):
         columns = zip(*(part[name].to_pylist() for name in part.column_names), strict=True)
-        found |= {name for name, scores, grades in columns if len(grades) > 1 and not len(_worse(scores, grades))}
+        found += [len(grades) > 1 and not len(_worse(scores, grades)) for scores, grades in columns]
     return found
 
 

@@ -203,3 +203,11 @@ def test_a_query_that_a_judge_leaves_without_negatives_takes_nobodys_place(tmp_p
         assert (counters["rows_rejected"], counters["not_sampled"]) == (3, 0)
         reasons = {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()}
         assert reasons == dict.fromkeys("xyd", "no_negative")
+
+
+def test_of_two_relabelled_rows_with_one_id_each_has_its_own_negatives(store):
+    without = {"likelihoods": [None, None], "relevances": [3, 3]}
+    put(store, RELABELLED, [relabelled("a", TASK), relabelled("a", TASK) | {"query": "of other words"} | without])
+    go(store, unify)
+    assert [row["query"] for row in rows(store, "mtt/fret")] == ["about a"]
+    assert [row["reason"] for row in rejects(store, "mtt/fret").values()] == ["no_negative"]
