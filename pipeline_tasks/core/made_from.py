@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.versions import Version, manifest_key
 
 
 def check_corpus(queries: Version, passages: Version, name: str = "passages") -> None:
-    """Do nothing where ``queries`` may be scored over ``passages``, which a step reads as its input ``name``.
+    """:func:`check_corpora` of one set."""
+    check_corpora([(queries, passages)], name)
+
+
+def check_corpora(sets: Sequence[tuple[Version, Version]], name: str = "passages") -> None:
+    """Do nothing where the queries of each set may be scored over its passages, all read as the input ``name``.
 
     Raises:
-        InputError: they were judged on others, so that a passage that answers may be missing, or judged by nobody.
+        InputError: some were judged on others, so that a passage that answers may be missing, or judged by nobody.
     """
-    if other := read_instead(queries, "passages", passages):
-        here, step = passages.manifest.ref, queries.manifest.step
-        raise InputError(
-            f"{queries.manifest.ref} was judged on {other}, not {here}: give --input {name}={other}, or run {step} "
-            f"on {here} first"
-        )
+    others = [read_instead(queries, "passages", passages) for queries, passages in sets]
+    for (queries, passages), other in zip(sets, others, strict=True):
+        if other:
+            given = ",".join(was or str(now.manifest.ref) for (_, now), was in zip(sets, others, strict=True))
+            here, step = passages.manifest.ref, queries.manifest.step
+            raise InputError(
+                f"{queries.manifest.ref} was judged on {other}, not {here}: give --input {name}={given}, or run {step} "
+                f"on {here} first"
+            )
 
 
 def read_instead(made: Version, name: str, given: Version) -> str:

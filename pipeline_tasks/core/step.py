@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -30,6 +30,9 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.wire import without_user
+
+if TYPE_CHECKING:
+    from pipeline_tasks.core.run import Inputs
 
 Kind = Literal["map", "reduce", "partitioned"]
 
@@ -64,6 +67,9 @@ class StepParams(BaseModel):
 
     def check_inputs(self, inputs: Collection[str]) -> None:
         """Raise an :class:`InputError` where a run with these inputs alone, by name, could only fail."""
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Raise an :class:`InputError` where these versions give something wrong, also what is made of them already."""
 
     def unread(self) -> frozenset[str]:
         """Inputs that a run with these parameters does not read: they are left out of the job, also where given."""
@@ -223,11 +229,12 @@ class Step:
                 near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
                 raise InputError(f"{self.name} has no parameter {name!r}{near}{hint}") from error
             hint = hint if first["type"] == "missing" else ""
-            given = without_user(repr(first["input"]))
             if first["type"] == "tuple_type" and isinstance(first["input"], str):
                 listed = json.dumps(first["input"].split(","), ensure_ascii=False)
                 hint = without_user(f"; write it as JSON: '{name}={listed}'")
-            raise InputError(f"{self.name}: {name}={given}: {first['msg']}{hint}") from error
+            raise InputError(
+                f"{self.name}: {name}={without_user(repr(first['input']))}: {first['msg']}{hint}"
+            ) from error
 
 
 def _load_step(module: str, name: str) -> Step:
@@ -274,8 +281,6 @@ def step(
     """
 
     def wrap(body: Callable[..., Any]) -> Step:
-        hints = get_type_hints(body)
-        params = hints.get("params", NoParams)
         return Step(
             name=body.__name__,
             body=body,
@@ -283,7 +288,7 @@ def step(
             reads={n: r if isinstance(r, From) else From(r) for n, r in reads.items()},
             writes=writes,
             dataset=dataset or (writes.name if writes else ""),
-            params=params,
+            params=get_type_hints(body).get("params", NoParams),
             version=version,
             keeps=keeps,
             grows=grows,

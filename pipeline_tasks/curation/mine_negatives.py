@@ -55,6 +55,10 @@ class MineNegativesParams(StepParams):
             raise ValueError(f"min_rank={self.min_rank} is above max_rank={self.max_rank}: no rank would be looked at")
         return self
 
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse rankings whose scores do not compare with those of the labels."""
+        check_rankings_of_labels(inputs["labelled"], inputs.by_last_name("rankings"))
+
     @property
     def values(self) -> dict[str, Any]:
         """What a partition is told of them."""
@@ -124,7 +128,6 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
         InputError: see :func:`mine_negatives`.
     """
     rankings = inputs.by_last_name("rankings")
-    check_rankings_of_labels(inputs["labelled"], rankings)
     for version in rankings.values():
         depth = version.manifest.params.get("depth", params.min_rank)
         if depth < params.min_rank:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.made_from import check_corpus
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, Work
 from pipeline_tasks.core.run import Inputs, Run
@@ -61,7 +60,6 @@ def scored(
 ) -> Iterator[Part]:
     """Rank by every system, and what ``work`` makes of each one's rankings: a part of rows for each system."""
     check_name(inputs["queries"].manifest.dataset, params.set_name)
-    check_corpus(inputs["queries"], inputs["passages"])
     judged = Rows(inputs["queries"])
     of_all = {"measures": [*params.measures], "depth": params.depth, "kept": params.kept}
     partitions = [

@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from pipeline_tasks.core.made_from import check_corpus
 from pipeline_tasks.core.paid.endpoint import PaidParams
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.evaluation import systems
@@ -47,6 +49,10 @@ class EvaluationParams(StartParams, PaidParams):
         self._folders = {
             name: systems.identity(name) for name in self.systems if kind_of(name) in ("folder", "version")
         }
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse queries that were judged on other passages."""
+        check_corpus(inputs["queries"], inputs["passages"])
 
     def identity_of(self, name: str) -> dict[str, Any]:
         """What decides the rankings of a named system; of a folder what it was when these parameters were made."""

@@ -50,6 +50,11 @@ class JudgeInstructionsParams(FolderParams):
                 f"{self.open().path} has no {INSTRUCTIONS}: name no folder to have rules make instructions"
             )
 
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse queries that were judged on other passages, which a folder's own are not."""
+        if not self.folder and "queries" in inputs:
+            check_corpus(inputs["queries"], inputs["passages"])
+
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the folder's files hold, the instructions among them."""
         hashes = {"instructions": file_sha256(self.open().path / INSTRUCTIONS)} if self.folder else {}
@@ -92,7 +97,6 @@ def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run
 
 def _by_rules(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> Iterator[dict[str, Any]]:
     check_name(inputs["queries"].manifest.dataset, params.set_name)
-    check_corpus(inputs["queries"], inputs["passages"])
     judged = inputs["queries"].table().sort_by("query_id").to_pylist()
     wanted = {name for row in judged for name in row["passage_ids"]}
     words: dict[str, set[str]] = {}

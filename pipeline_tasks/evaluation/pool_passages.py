@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.made_from import read_instead
+from pipeline_tasks.core.made_from import check_corpus, read_instead
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
@@ -38,6 +38,18 @@ class PoolPassagesParams(SampleParams):
         description="intent, or any -> systems pooled for its queries; an intent not named pools all models",
     )
     depth: int = Field(10, ge=1, description="pool depth: top passages of each system and query")
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse queries that were judged on other passages, and an evaluation of others than these."""
+        check_corpus(inputs["queries"], inputs["passages"])
+        read = {name: inputs[name] for name in ("queries", "passages")}
+        others = {name: other for name in read if (other := read_instead(inputs["evaluation"], name, read[name]))}
+        if others:
+            theirs, ours = ", ".join(others.values()), ", ".join(str(read[name].manifest.ref) for name in others)
+            raise InputError(
+                f"{inputs['evaluation'].manifest.ref} is of {theirs}, not {ours}: evaluate on these and give that as "
+                "--input evaluation=…, or give " + " ".join(f"--input {name}={other}" for name, other in others.items())
+            )
 
     @model_validator(mode="before")
     @classmethod
@@ -73,14 +85,7 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
             sample, or its rows keep fewer passages than ``depth``. A query that an erasure left without an answer is
             evaluated by none.
     """
-    ref, read = inputs["evaluation"].manifest.ref, {name: inputs[name] for name in ("queries", "passages")}
-    others = {name: other for name in read if (other := read_instead(inputs["evaluation"], name, read[name]))}
-    if others:
-        raise InputError(
-            f"{ref} is of {', '.join(others.values())}, not {', '.join(str(read[n].manifest.ref) for n in others)}: "
-            "evaluate on these and give that as --input evaluation=…, or give "
-            + " ".join(f"--input {name}={other}" for name, other in others.items())
-        )
+    ref = inputs["evaluation"].manifest.ref
     queries = inputs["queries"].table(["query_id", "intent", "query", "grades"]).sort_by("query_id")
     sample = queries.filter(pa.array(sampled(queries, params)))
     everyone = params.judges.get(ANY, params.models)

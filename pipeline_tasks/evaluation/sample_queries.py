@@ -33,6 +33,18 @@ class SampleQueriesParams(SampleParams):
 
     part: Literal["dev", "test"] = Field("dev", description="dev: the sample; test: all others")
 
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse passages of which the set was not judged, or a pool of other queries."""
+        asked, passages = inputs["queries"].manifest.ref, inputs["passages"].manifest.ref
+        if self.part == "test":
+            if whole := read_instead(inputs["queries"], "passages", inputs["passages"]):
+                raise InputError(
+                    f"part=test is for reports, over all passages that {asked} was judged on, and not over {passages}: "
+                    f"give --input passages={whole}"
+                )
+        elif other := read_instead(inputs["passages"], "queries", inputs["queries"]):
+            raise InputError(f"{passages} was pooled for {other}, not {asked}: run pool_passages first")
+
 
 @step(
     reads={"queries": From(JUDGED_QUERIES, "judged/{set_name}"), "passages": From(PASSAGES, "corpus/{set_name}-dev")},
@@ -54,15 +66,6 @@ def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.
         InputError: of test, the passages are not those that the set was judged on: in the pool every query is easier.
             Of dev, the pool is of other queries.
     """
-    whole = read_instead(inputs["queries"], "passages", inputs["passages"])
-    if params.part == "test" and whole:
-        raise InputError(
-            f"part=test is for reports, over all passages that {inputs['queries'].manifest.ref} was judged on, and not "
-            f"over {inputs['passages'].manifest.ref}: give --input passages={whole}"
-        )
-    if params.part == "dev" and (other := read_instead(inputs["passages"], "queries", inputs["queries"])):
-        pool, asked = inputs["passages"].manifest.ref, inputs["queries"].manifest.ref
-        raise InputError(f"{pool} was pooled for {other}, not {asked}: run pool_passages first")
     queries = inputs["queries"].table().sort_by("query_id")
     chosen = sampled(queries, params)
     side = queries.filter(pa.array(chosen if params.part == "dev" else ~chosen)).to_pylist()

@@ -13,12 +13,13 @@ from pydantic import Field, PrivateAttr
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.withdrawals import FEW_ROWS
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.made_from import check_corpora
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import OWN_SETS, Question, load_questions
-from pipeline_tasks.synthesis.evaluation_texts import EvaluationTexts
+from pipeline_tasks.synthesis.evaluation_texts import EvaluationTexts, sets_with_corpora
 
 _BLOCK = 10_000
 _SHOWN = 200
@@ -51,6 +52,11 @@ class DecontaminatePairsParams(StepParams):
             raise InputError(f"sets={both[0]!r} is looked at in any case; name sets of others")
         if self.questions:
             self._questions = load_questions(domain_folder())
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse a set with another corpus than it was judged on: its answers would be looked for in vain."""
+        if self.passages != "none":
+            check_corpora(sets_with_corpora(inputs))
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the questions say."""

@@ -44,11 +44,15 @@ def decontaminate_triplets(inputs: Inputs, params: DecontaminateTripletsParams, 
 
 
 def _as_read(triplets: pa.Table) -> pa.Table:
-    """Queries and positives without the id that ``read_classes`` adds or the task that ``read_triplets`` does."""
+    """Queries and positives without the id that ``read_classes`` adds or the task that ``read_triplets`` does.
+
+    Versions of ``read_classes`` before its fourth have the id at the end.
+    """
     columns = (triplets[name].to_pylist() for name in ("query_id", "instruction", "query", "positive"))
     plain = [
-        (query.removeprefix(f"{name} "), positive.removeprefix(f"{task}{SEPARATOR}").removeprefix(f"{name} "))
+        [text.removeprefix(f"{name} ").removesuffix(f" {name}") for text in (query, own)]
         for name, task, query, positive in zip(*columns, strict=True)
+        for own in [positive.removeprefix(f"{task}{SEPARATOR}")]
     ]
     for at, name in enumerate(("query", "positive")):
         place = triplets.column_names.index(name)

@@ -134,6 +134,12 @@ def _texts(rows: pa.Table, column: str) -> pa.Array:
     return pc.fill_null(rows[column], "").combine_chunks()
 
 
+def sets_with_corpora(inputs: Inputs) -> list[tuple[Version, Version]]:
+    """Judged sets and their corpora, of those that have both."""
+    corpora = _by_name(inputs.each("passages"))
+    return [(queries, corpora[n]) for n, queries in _by_name(inputs.each("queries")).items() if n in corpora]
+
+
 def _by_name(versions: list[Version]) -> dict[str, Version]:
     """Versions of ``judged/<name>`` or ``corpus/<name>`` by that name."""
     return {version.manifest.dataset.partition("/")[2]: version for version in versions}

@@ -125,7 +125,7 @@ def test_an_evaluation_of_other_queries_or_passages_is_not_pooled(store):
     remedy = f"--input evaluation=…, or give --input queries={asked} --input passages={old}"
     with pytest.raises(InputError, match=f"{made} is of {asked}, {old}, not {again}, {new}: .*{remedy}"):
         go(store, pool_passages, **POOL)
-    with pytest.raises(InputError, match=f"{made} is of {old}, not {new}: evaluate on these"):
+    with pytest.raises(InputError, match=f"{asked} was judged on {old}, not {new}: give --input passages={old}"):
         go(store, pool_passages, {"queries": [str(asked)]}, **POOL)
     assert go(store, pool_passages, {"queries": [str(asked)], "passages": [str(old)]}, **POOL).reused
 
@@ -194,6 +194,15 @@ def test_queries_of_an_older_pool_neither_choose_a_checkpoint_nor_guide_a_sample
     remedy = f"was judged on (.*), not {other}: give --input {name}=\\1, or run sample_queries on {other} first"
     with pytest.raises(InputError, match=remedy):
         go(store, pretrain, backbone=str(shapes.make("bert", tmp_path / "start")), **SMALL, **values)
+
+
+def test_a_sampler_is_guided_by_as_many_corpora_as_sets(store, tmp_path):
+    lite(store)
+    put(store, PAIRS, [{"query_id": "t", "split": "train"}], dataset="mtp")
+    values = {"sampler": {"name": "inf_dds"}, "targets": ("mine-dev", "mine")}
+    start = str(shapes.make("bert", tmp_path / "start"))
+    with pytest.raises(InputError, match="1 target_passages for 2 targets: name one corpus for each set"):
+        go(store, pretrain, {"target_passages": ["corpus/mine"]}, backbone=start, **SMALL, **values)
 
 
 def test_what_chooses_a_checkpoint_is_what_an_evaluation_of_it_says(store, tmp_path):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.todo import Todo
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.versions import manifest_key
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.evaluate_instructions import evaluate_instructions
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_instructions import judge_instructions
 from pipeline_tasks.evaluation.judge_queries import judge_queries
+from pipeline_tasks.evaluation.pool_passages import pool_passages
 from pipeline_tasks.evaluation.read_passages import read_passages
 from tests.evaluation.test_judged_sets import folder
 from tests.stores import go, put, rows
@@ -55,6 +59,26 @@ def test_what_was_judged_before_passages_were_cut_anew_is_neither_scored_nor_giv
             evaluated(store, step)
     with pytest.raises(InputError, match=f"{judged} was judged on passages@.*, not {newer}"):
         go(store, judge_instructions, set_name="mine")
+
+
+def test_what_an_older_release_made_of_other_passages_is_refused_as_well(store, judged, monkeypatch):
+    put(store, PASSAGES, PASSAGE_ROWS[1:])
+    with monkeypatch.context() as older:
+        older.setattr(EvaluationParams, "check_versions", lambda *_: None)
+        made = evaluated(store)
+    again = {"set_name": "mine", **ALONE}
+    with pytest.raises(InputError, match=f"{judged} was judged on"):
+        go(store, evaluate_retriever, {"models": []}, **again)
+    with pytest.raises(InputError, match=f"{judged} was judged on"):
+        Todo.of(store, plan(store, evaluate_retriever, again, {"models": []}))
+    with pytest.raises(InputError, match=f"{judged} was judged on"):
+        go(
+            store,
+            pool_passages,
+            {"evaluation": [str(made)], "passages": ["passages"]},
+            set_name="mine",
+            models=("bm25",),
+        )
 
 
 def test_the_same_rows_are_the_passages_that_were_judged_whatever_they_are_called(store, judged):

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.synthesis import decontaminate_pairs as gate
 from pipeline_tasks.synthesis.decontaminate_triplets import decontaminate_triplets
 from pipeline_tasks.synthesis.read_classes import read_classes
@@ -102,6 +102,30 @@ def test_a_short_text_is_looked_at_without_the_id_that_was_added_to_it(store, tm
     refused = {row["detail"].partition(": ")[2].removeprefix(f"{name} "): row["reason"] for name, row in found.items()}
     assert {refused.get(text) for text in asked} == {"query_exact"}
     assert "passage_exact" in refused.values()
+
+
+def test_an_id_at_the_end_as_older_releases_wrote_it_hides_no_copy(store):
+    older = {"query_id": "c", "intent": "any", "instruction": TASK, "split": "train"}
+    texts = {"query": f"{QUESTION} c", "positive": "other words c", "negatives": ["further words n"]}
+    put(store, INSTRUCTED_TRIPLETS, [older | texts], dataset="mtt/own/set")
+    go(store, decontaminate_triplets, name="set", sets=("news",), max_contaminated=1)
+    assert [row["reason"] for row in rejects(store, "mtt/own/set/checked").values()] == ["query_exact"]
+
+
+def test_answers_are_looked_for_in_the_passages_that_were_judged_alone(store, tmp_path):
+    read(store, tmp_path, [triplet("copied answer", ANSWER), triplet("clean")])
+    passages = put(store, PASSAGES, [{"passage_id": "p", "text": ANSWER}], dataset="corpus/mine")
+    asked = [{"query_id": "j", "query": "q", "passage_ids": ["p"], "grades": [1]}]
+    put(store, JUDGED_QUERIES, asked, dataset="judged/mine", passages=passages)
+    newer = put(store, PASSAGES, [{"passage_id": "1", "text": ANSWER}], dataset="corpus/mine")
+    with pytest.raises(
+        InputError, match=f"was judged on {passages}, not {newer}: give .* passages={passages},corpus/news"
+    ):
+        go(store, decontaminate_triplets, name="set", sets=("mine", "news"))
+    go(store, decontaminate_triplets, name="set", sets=("mine", "news"), passages="none")
+    both = {"passages": [str(passages), "corpus/news"]}
+    go(store, decontaminate_triplets, both, name="set", sets=("mine", "news"))
+    assert [row["reason"] for row in rejects(store, "mtt/own/set/checked").values()] == ["passage_exact"]
 
 
 def test_a_positive_is_looked_at_without_the_task_before_it(store, tmp_path):

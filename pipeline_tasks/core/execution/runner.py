@@ -109,9 +109,10 @@ def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) ->
 
 def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     licences_of(store, job)
+    opened = job.open(store)
+    job.params.check_versions(Inputs(opened))
     if made := job.made(store):
         return _reused(store, job, made, group)
-    opened = job.open(store)
     if job.step.kind == "map":
         return _run_map(store, job, opened, group, workers)
     if group:

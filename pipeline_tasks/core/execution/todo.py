@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline_tasks.core.execution.memo import missing
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest
 
@@ -39,8 +40,9 @@ class Todo:
         """Look into the store; nothing is computed, and nothing is written.
 
         Raises:
-            InputError: a run would be refused, see :meth:`Job.refuse_setback`.
+            InputError: a run would be refused, see :meth:`StepParams.check_versions` and :meth:`Job.refuse_setback`.
         """
+        job.params.check_versions(Inputs(job.open(store)))
         inputs = {name: [load_manifest(store, ref) for ref in refs] for name, refs in job.inputs.items()}
         everything = [manifest for found in inputs.values() for manifest in found]
         rows = sum(manifest.rows for manifest in everything)

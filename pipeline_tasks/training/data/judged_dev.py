@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.made_from import check_corpus
+from pipeline_tasks.core.made_from import check_corpora, check_corpus
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From
 from pipeline_tasks.core.versions import Version
@@ -45,11 +45,15 @@ def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
     """The judged sets that a sampler is guided by, by name, as a layout says.
 
     Raises:
-        InputError: one of them was judged on other passages.
+        InputError: one of them was judged on other passages, or there are more of one than of the other.
     """
-    pairs = list(zip(inputs.each("targets"), inputs.each("target_passages"), strict=True))
-    for judged, corpus in pairs:
-        check_corpus(judged, corpus, "target_passages")
+    targets, corpora = inputs.each("targets"), inputs.each("target_passages")
+    if len(targets) != len(corpora):
+        raise InputError(
+            f"{len(corpora)} target_passages for {len(targets)} targets: name one corpus for each set, in their order"
+        )
+    pairs = list(zip(targets, corpora, strict=True))
+    check_corpora(pairs, "target_passages")
     return lambda layout: {
         judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout) for judged, corpus in pairs
     }
