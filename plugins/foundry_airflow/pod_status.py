@@ -11,6 +11,8 @@ from foundry_airflow.pods import STEP
 OVER = ("Succeeded", "Failed")
 LOST_AFTER = timedelta(minutes=5)
 """Longer than any pod has to end by itself: ``deletionTimestamp`` is when that time is over."""
+BELIEVED_AFTER = timedelta(minutes=1)
+"""Longer than a pod's other containers have to stop (``GRACE_S``): until then its node holds back why it ends them."""
 
 
 def has_begun(pod: dict[str, Any]) -> bool:
@@ -38,13 +40,14 @@ def waiting(pod: dict[str, Any]) -> str:
 def ended(pod: dict[str, Any]) -> Ended | None:
     """How it ended, if it has: exit code, result, and what ended it, if the step did not.
 
-    The phase alone does not say: a pod whose step has ended is ``Running`` while a container beside it runs.
+    The phase alone does not say: a pod whose step has ended is ``Running`` while a container beside it runs. Nor does
+    a step that has just failed: it may have been evicted or out of time, which the pod says when all have stopped.
     """
     status = pod["status"]
     done: dict[str, Any] = next(
         (one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {}
     )
-    if status.get("phase") not in OVER and not done:
+    if status.get("phase") not in OVER and not (done and _is_believed(done)):
         return None
     why, code = "", done.get("exitCode", KILLED)
     if cramped := starved(code, done.get("reason") == "OOMKilled"):
@@ -54,6 +57,16 @@ def ended(pod: dict[str, Any]) -> Ended | None:
         why = ": ".join(filter(None, (status["reason"], status.get("message"))))
     last = (done.get("message") or "").strip().splitlines()
     return Ended(code, last[-1].strip() if last else "", why, cramped)
+
+
+def _is_believed(done: dict[str, Any]) -> bool:
+    """Whether how a step ended says how its pod does: a success does at once, a failure after a while.
+
+    One without a time, or with that of a clock that is far ahead, does at once.
+    """
+    if done.get("exitCode") == 0 or not done.get("finishedAt"):
+        return True
+    return abs(datetime.now(UTC) - datetime.fromisoformat(done["finishedAt"])) > BELIEVED_AFTER
 
 
 def lost(pod: dict[str, Any]) -> Ended | None:

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,9 @@ class Cluster:
     def running(self, name: str) -> None:
         self.state(name, "Running", {"running": {"startedAt": "2026-11-21T10:00:00Z"}})
 
-    def terminated(self, name: str, code: int, reason: str = "Error", message: str = "") -> None:
-        over = {"exitCode": code, "reason": reason, "message": message}
+    def terminated(self, name: str, code: int, reason: str = "Error", message: str = "", ago_s: float = 0) -> None:
+        finished = datetime.now(UTC) - timedelta(seconds=ago_s)
+        over = {"exitCode": code, "reason": reason, "message": message, "finishedAt": finished.isoformat()}
         phase = "Running" if len(self.containers(name)) > 1 else "Failed" if code else "Succeeded"
         self.state(name, phase, {"terminated": over})
 

@@ -165,20 +165,50 @@ def test_what_is_left_of_an_ended_try_gives_way(cluster):
     assert cluster.pods[CALL.name]["status"] == {"phase": "Pending"}
 
 
-def test_a_step_has_ended_though_a_container_beside_it_runs_on(cluster, tmp_path):
+@pytest.fixture
+def cluster_with_proxy(cluster, tmp_path):
+    """A container runs beside the step's."""
     template = tmp_path / "pod.yaml"
     template.write_text(template.read_text().replace("[{name: step", "[{name: proxy, image: proxy}, {name: step"))
-    there = engine("kubernetes")
+    return cluster
+
+
+def test_a_step_has_ended_though_a_container_beside_it_runs_on(cluster_with_proxy):
+    cluster, there = cluster_with_proxy, engine("kubernetes")
     there.start(CALL)
     cluster.running(CALL.name)
     assert Follower(there, CALL.name).look() == ([], None)
     assert not there.start(CALL), "what runs is followed"
-    cluster.terminated(CALL.name, 137, "OOMKilled")
+    cluster.terminated(CALL.name, 137, "OOMKilled", ago_s=61)
     assert there.look(CALL.name, "").ended.out_of_memory
     assert there.start(CALL), "what is left of an ended try gives way"
     cluster.terminated(CALL.name, 0, "Completed", "numbers@76a59d9ae48d0d8e\n")
     assert Follower(there, CALL.name).look() == ([], Ended(0, "numbers@76a59d9ae48d0d8e"))
     assert cluster.pods == {}, "it is removed with what runs beside it"
+
+
+@pytest.mark.parametrize("code", [1, 137, 143])
+def test_why_a_pod_is_ended_is_waited_for_until_what_runs_beside_its_step_has_stopped(cluster_with_proxy, code):
+    there, follower = engine("kubernetes"), Follower(engine("kubernetes"), CALL.name)
+    there.start(CALL)
+    cluster_with_proxy.terminated(CALL.name, code)
+    assert follower.look() == ([], None)
+    assert not there.start(CALL), "it is followed"
+    cluster_with_proxy.pods[CALL.name]["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    with pytest.raises(AirflowException, match="Evicted: low on memory") as caught:
+        checked("count", follower.look()[1])
+    assert type(caught.value) is AirflowException
+
+
+@pytest.mark.parametrize(("ago_s", "believed"), [(61, True), (30, False), (-30, False), (-100, True), (None, True)])
+def test_a_step_that_failed_by_itself_has_ended_a_minute_later_by_any_clock(cluster_with_proxy, ago_s, believed):
+    there = engine("kubernetes")
+    there.start(CALL)
+    cluster_with_proxy.terminated(CALL.name, 1, ago_s=ago_s or 0)
+    if ago_s is None:
+        del cluster_with_proxy.pods[CALL.name]["status"]["containerStatuses"][1]["state"]["terminated"]["finishedAt"]
+    assert there.look(CALL.name, "").ended == (Ended(1) if believed else None)
+    assert there.start(CALL) == believed
 
 
 def test_cancel_deletes_the_pod(cluster):
