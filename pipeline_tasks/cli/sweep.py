@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any
@@ -70,12 +71,13 @@ def sweep_command(
     ]
     read = {text for steps in chains for one in steps for texts in one.inputs.values() for text in texts}
     found: list[tuple[dict[str, Any], Outcome]] = []
-    with pinned(store, "sweep", map(Ref.parse, read)):
+    with pinned(store, "sweep", map(Ref.parse, read)), ExitStack() as made:
         check_all_run(store, chains)
         try:
             for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
                 say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
                 found.append((chosen, run_chain(store, steps)))
+                made.enter_context(pinned(store, "sweep", filter(None, [found[-1][1].ref])))
         finally:
             if found:
                 _show(best_first(found, by), by)

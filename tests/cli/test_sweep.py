@@ -138,6 +138,18 @@ def test_what_a_later_step_reads_stays_while_an_earlier_one_runs(toys, tmp_path)
     assert load_manifest(store, Ref.parse("refined")).inputs == {"init": [str(before)]}
 
 
+def test_what_the_first_settings_made_stays_while_the_last_runs(toys, tmp_path):
+    store, mark = LocalStore(tmp_path / "store"), tmp_path / "mark"
+    with ThreadPoolExecutor(1) as beside:
+        sweep = beside.submit(toys, "sweep", "stumble", "--over", "how=once,more,wait", "--set", f"mark={mark}")
+        while not (mark.exists() and len(mark.read_text().splitlines()) == 3) and not sweep.done():
+            time.sleep(0.02)
+        drop(store, find_garbage(store, keep=0, grace_s=-60))
+        mark.with_suffix(".go").touch()
+    assert sweep.result().returncode == 0, sweep.result().stderr
+    assert len(list(store.keys("versions/stumbles"))) == 3
+
+
 def test_what_an_input_reads_or_leaves_out_by_default_is_found_before_all_settings(store):
     passages = put(store, PASSAGES, [{"passage_id": "a", "split": "train"}])
     own = put(store, PAIRS, [PAIR], dataset="mtp/own/faq", passages=passages)
