@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from pipeline_tasks.cli.costs import CostSources
-from pipeline_tasks.cli.plan_chain import Chain, PlannedStep, by_name, defaults_after
+from pipeline_tasks.cli.plan_chain import Chain, Line, PlannedStep, by_name, defaults_after
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
@@ -89,10 +89,13 @@ def check_all_run(store: Store, chains: list[list[PlannedStep]]) -> None:
     Raises:
         InputError: a step of one cannot.
     """
+    lines: dict[str, Line] = {}
     for steps in chains:
         chain = Chain(CostSources(store, Rates([], []), on="", answer_s=0, priced=False))
-        for planned in steps:
-            chain.add(planned)
+        for n, planned in enumerate(steps, 1):
+            # What chains begin with is looked at once: a look may ask the store for every part.
+            begun = str([(one.step.name, one.values, one.inputs) for one in steps[:n]])
+            chain.lines[planned.name] = lines[begun] = lines.get(begun) or chain.add(planned)
 
 
 def _show(found: list[tuple[dict[str, Any], Outcome]], by: str) -> None:

@@ -27,7 +27,7 @@ from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import PAIRS, PASSAGE_DUPLICATES, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.llm.wanted import QuoteRun
-from tests.core.toy_steps import TOTALS, make, rows_of, toy_list, toy_scale
+from tests.core.toy_steps import TOTALS, make, rows_of, toy_bare, toy_list, toy_scale
 from tests.dags.toys.rows import NUMBERS
 from tests.stores import put
 
@@ -186,6 +186,25 @@ def test_all_inputs_are_looked_at_before_the_first_step_runs(toys, tmp_path):
     told = toys("sweep", "again", "--over", "plus=1,5")
     assert told.returncode == 2 and "total/5@latest is not in the store" in told.stderr
     assert not (tmp_path / "store" / "versions" / "again").exists()
+
+
+@pytest.mark.parametrize(("factors", "n_looks"), [((3,), 1), ((3, 3, 3), 1), ((3, 4, 3), 2)])
+def test_what_settings_begin_with_is_looked_at_once(store, monkeypatch, factors, n_looks):
+    make(store, toy_list, rows={"a": 1, "b": 2, "c": 3}, part_rows=1)
+    read_all, asked = store.read_all, []
+    monkeypatch.setattr(store, "read_all", lambda keys: read_all([asked.append(key) or key for key in keys]))
+    chains = [
+        [
+            PlannedStep(toy_scale, {"factor": factor}, {}, "scaled"),
+            PlannedStep(toy_bare, {"factor": n}, {"unique": ["scaled"]}, "bare"),
+        ]
+        for n, factor in enumerate(factors, 1)
+    ]
+    check_all_run(store, chains)
+    assert len(asked) == 3 * n_looks
+    chains[-1][1] = PlannedStep(toy_bare, {"factor": 0}, {"unique": ["scaled"]}, "bare")
+    with pytest.raises(InputError, match="factor"):
+        check_all_run(store, chains)
 
 
 def test_no_prompt_is_built_to_see_that_paid_steps_can_run(store, monkeypatch):
