@@ -68,7 +68,7 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
         with reader.asking(rows=False, fresh=fresh) as ask:
             if not (cost := ask("FROM cost_of(?)", str(own))):
                 continue
-            return {
+            found = {
                 "ref": str(m.ref),
                 "manifest": _manifest(m),
                 "runs": ask(_RUNS, *name),
@@ -79,7 +79,8 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
                 "made": [row["ref"] for row in ask(_MADE, *name)],
                 "versions": ask(_OTHERS, own.dataset),
                 "licences": licence_rows(m),
-            } | _readable_sample(version, n_rows)
+            }
+        return found | _readable_sample(version, n_rows)
     raise TransientError(f"the lineage does not have {own}; try again in a few seconds, or look at its table problems")
 
 

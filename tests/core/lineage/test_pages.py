@@ -19,6 +19,7 @@ from pipeline_tasks.core.lineage.query import MAX_ROWS
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest
@@ -106,6 +107,13 @@ def test_one_version_in_full(reader):
     told = ("runs", "totals", "counters", "cost", "rejects", "made", "versions")
     assert [row["row_id"] for row in refused["rows"]] == ["bad"]
     assert {name: refused[name] for name in told} == {name: found[name] for name in told}
+
+
+def test_first_rows_are_read_when_the_questions_are_answered(built, monkeypatch):
+    lineage, asked = Reader(built, at_once=1, patience_s=0.1), []
+    noted = lambda store, part: asked.append(versions(lineage)) or part_schema(store, part)  # noqa: E731
+    monkeypatch.setattr("pipeline_tasks.core.lineage.detail.part_schema", noted)
+    assert detail(lineage, Ref.parse("documents"))["rows"] and asked
 
 
 def test_groups_of_parts_count_their_rows_once_and_those_of_another_request_not_at_all(tmp_path):
