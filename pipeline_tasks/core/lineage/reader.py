@@ -63,16 +63,18 @@ class Reader:
             InputError: a question took more than half a minute.
             TransientError: others' questions are being answered.
         """
-        self.database(rows=rows, fresh=fresh)  # who waits until rows are brought takes no slot
-        with (
-            self._having(self._slots, "other questions are being answered"),
-            connect(self.database(rows=rows), self.objects) as con,
-        ):
+        while True:
+            path = self.database(rows=rows, fresh=fresh)  # who waits until rows are brought takes no slot
+            with self._having(self._slots, "other questions are being answered"):
+                if path.is_file():
+                    with connect(path, self.objects) as con:
 
-            def ask(sql: str, *values: object) -> Rows:
-                return answer(con, sql, list(values), max_rows=ALL_ROWS, timeout_s=_TIMEOUT_S).to_pylist()
+                        def ask(sql: str, *values: object) -> Rows:
+                            return answer(con, sql, list(values), max_rows=ALL_ROWS, timeout_s=_TIMEOUT_S).to_pylist()
 
-            yield ask
+                        yield ask
+                        return
+            fresh = True  # an erasure or `foundry fold --anew` deleted it meanwhile
 
     def ask(self, sql: str, *values: object, rows: bool = True) -> Rows:
         """The rows of one question; see :meth:`asking`."""
