@@ -10,6 +10,7 @@ from pipeline_tasks.core.lineage.layout import layered
 from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import step_names
+from pipeline_tasks.core.versions import resolve
 
 MOST_NODES = 400
 _VERSIONS = """
@@ -49,17 +50,18 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
         most: nodes at most; the nearest stay, and ``n_left_out`` says how many did not.
 
     Raises:
-        InputError: ``focus`` is not in the lineage, also where this is brought up to date.
+        InputError: ``focus`` is not in the store, or not in the lineage, also where this is brought up to date.
     """
+    focus = focus and resolve(reader.store, focus).of_rows
     for fresh in (False, True):
         with reader.asking(rows=False, fresh=fresh) as ask:
             known = {row["ref"]: row for row in _versions(ask)}
             edges = [(row["made_from"], row["made"]) for row in ask(_EDGES, focus is not None)]
-        start = _starts(known, focus)
-        if start or not focus:
+        if not focus or str(focus) in known:
             break
     else:
         raise InputError(f"{focus} is not in the lineage; take a version from the list")
+    start = [str(focus)] if focus else [ref for ref, row in known.items() if row["is_latest"]]
     near = _reached(start, edges, upwards=True)
     if focus:
         near = {ref: depth for ref, depth in sorted((near | _reached(start, edges, upwards=False)).items())}
@@ -74,15 +76,6 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
         "edges": [{"source": a, "target": b, "bends": points} for a, b, points in drawing.edges],
         "n_left_out": len(near) - len(kept),
     }
-
-
-def _starts(known: dict[str, dict[str, Any]], focus: Ref | None) -> list[str]:
-    """The focus, or the latest version of each dataset; none where the focus is not known."""
-    if str(focus) in known:
-        return [str(focus)]
-    if focus and focus.version != "latest":
-        return []
-    return [ref for ref, row in known.items() if row["is_latest"] and (not focus or row["dataset"] == focus.dataset)]
 
 
 def _reached(start: list[str], edges: list[tuple[str, str]], *, upwards: bool) -> dict[str, int]:

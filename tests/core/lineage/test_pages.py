@@ -22,7 +22,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import commit, load_manifest
+from pipeline_tasks.core.versions import commit, load_manifest, point
 
 _filled = toy.filled
 
@@ -86,9 +86,20 @@ def test_a_version_that_is_gone_is_still_named(fresh):
     assert node["is_missing"]
 
 
-def test_an_unknown_version_is_refused(reader):
-    with pytest.raises(InputError, match="not in the lineage"):
-        graph(reader, Ref.parse("nothing"))
+def test_a_version_that_the_store_does_not_have_is_refused_before_the_lineage_is_looked_at(built, monkeypatch):
+    monkeypatch.setattr("pipeline_tasks.core.lineage.reader.fold", None)
+    for name in ("nothing", "documents@0123456789abcdef", "documents@best"):
+        with pytest.raises(InputError, match=f"{name}.* is not in the store"):
+            graph(Reader(built), Ref.parse(name))
+
+
+def test_a_graph_is_around_what_the_panel_beside_it_tells_of(store):
+    lineage = Reader(store, fresh_s=600)
+    ref = load_manifest(store, Ref.parse("documents")).ref
+    point(store, ref, "best")
+    assert graph(lineage)["nodes"]
+    for name in (str(ref), "documents", "documents@best", "documents/rejects", f"documents/rejects@{ref.version}"):
+        assert graph(lineage, Ref.parse(name))["focus"] == str(ref)
 
 
 def test_one_version_in_full(reader):
