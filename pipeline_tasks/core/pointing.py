@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.execution.growth_requests import CHANGE, refs_read
 from pipeline_tasks.core.execution.latest import forget_notes
-from pipeline_tasks.core.manifest import LATEST, PREVIOUS, REJECTS_SUFFIX, Ref
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import ID, load_manifest, point, ref_key, resolve
@@ -66,17 +67,22 @@ def _move(store: Store, ref: Ref, name: str) -> Move:
 
 
 def _sources(store: Store, ref: Ref) -> list[Ref]:
-    """The version of every other dataset behind ``ref``; what a dataset grew from is not behind it."""
+    """The version of every other dataset behind ``ref``; what a dataset grew from is not behind it.
+
+    A version of a growing dataset may answer many requests: the one that read what the others were made from counts.
+    """
     found: dict[str, Ref] = {}
-    todo = [ref]
+    todo = [load_manifest(store, ref)]
     while todo:
-        for name, inputs in load_manifest(store, todo.pop()).inputs.items():
-            for source in (Ref.parse(each).of_rows for each in inputs):
-                if name == PREVIOUS or found.get(source.dataset) == source:
-                    continue
-                if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:
-                    raise InputError(f"{ref} was made from {source} and {found[source.dataset]}; point them one by one")
-                todo.append(source)
+        todo.sort(key=lambda manifest: CHANGE not in manifest.params)  # taken from the end: growing ones come last
+        read = refs_read(store, todo.pop())
+        agree = (refs for refs in read if all(found.get(each.dataset, each) == each for each in refs))
+        for source in next(agree, read[0]):
+            if found.get(source.dataset) == source:
+                continue
+            if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:
+                raise InputError(f"{ref} was made from {source} and {found[source.dataset]}; point them one by one")
+            todo.append(load_manifest(store, source))
     return sorted(found.values(), key=str)
 
 

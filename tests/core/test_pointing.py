@@ -20,6 +20,7 @@ from tests.core.toy_steps import (
     make,
     rows_of,
     toy_bare,
+    toy_gather,
     toy_list,
     toy_model,
     toy_scale,
@@ -69,6 +70,25 @@ def test_a_whole_chain_goes_back_to_what_a_version_was_made_from(store):
     assert all(make(store, what).reused for what in CHAIN)
     assert latest(store, "bare").manifest.ref == good
     assert move(store, good, ancestors=True) == [Move(good, "latest", good.version)]
+
+
+def test_of_a_growing_dataset_that_stayed_as_it_was_the_request_counts_that_read_what_the_others_did(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    asked = []
+    for value in (1, 2, 3):
+        items = make(store, toy_list, rows={"a": value}).ref
+        asked.append((items, make(store, toy_scale).ref, make(store, toy_gather).ref))
+    (first, _, _), (items, scaled, gathered), (third, _, last) = asked
+    assert gathered == last and load_manifest(store, gathered).inputs == {"items": [str(first)]}
+    both = {"scaled": [str(scaled)], "gathered": [str(gathered)]}
+    mixed = load_manifest(store, scaled).model_copy(update={"dataset": "mixed", "inputs": both})
+    store.create(f"versions/mixed/{mixed.id}.json", mixed.to_bytes())
+    assert [m.ref for m in move(store, mixed.ref, ancestors=True)] == [items, scaled, mixed.ref]
+    assert make(store, toy_gather).ref == gathered
+    update = {"inputs": both | {"items": [str(third)]}, "id": "0" * 16}
+    store.create(f"versions/mixed/{'0' * 16}.json", mixed.model_copy(update=update).to_bytes())
+    with pytest.raises(InputError, match="made from items@.* and items@.*; point them one by one"):
+        move(store, Ref(dataset="mixed", version="0" * 16), ancestors=True)
 
 
 def test_garbage_is_collected_between_the_look_at_a_version_and_its_name(store, monkeypatch):

@@ -45,6 +45,13 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     return [made, *_stored_requests(store, manifest.ref)]
 
 
+def refs_read(store: Store, manifest: Manifest) -> list[list[Ref]]:
+    """The versions that each request read, of the one that made ``manifest`` first; older notes do not say them."""
+    asked = requests(store, manifest) if CHANGE in manifest.params else [manifest]
+    read = [[Ref.parse(name).of_rows for names in each.inputs.values() for name in names] for each in asked]
+    return [read[0], *filter(None, read[1:])]
+
+
 def _stored_requests(store: Store, ref: Ref) -> list[Request]:
     """What was noted; nothing where a power cut left no list: such a request is answered anew."""
     try:
