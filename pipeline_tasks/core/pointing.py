@@ -14,7 +14,7 @@ from pipeline_tasks.core.execution.latest import forget_notes
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import ID, load_manifest, point, ref_key, resolve
+from pipeline_tasks.core.versions import ID, load_manifest, manifest_key, point, ref_key, resolve
 
 JOB = "point"
 
@@ -76,7 +76,7 @@ def _sources(store: Store, ref: Ref) -> list[Ref]:
     while todo:
         todo.sort(key=lambda manifest: CHANGE not in manifest.params)  # taken from the end: growing ones come last
         read = refs_read(store, todo.pop())
-        agree = (refs for refs in read if all(found.get(each.dataset, each) == each for each in refs))
+        agree = (refs for refs in read if all(_agrees(store, found, each) for each in refs))
         for source in next(agree, read[0]):
             if found.get(source.dataset) == source:
                 continue
@@ -84,6 +84,11 @@ def _sources(store: Store, ref: Ref) -> list[Ref]:
                 raise InputError(f"{ref} was made from {source} and {found[source.dataset]}; point them one by one")
             todo.append(load_manifest(store, source))
     return sorted(found.values(), key=str)
+
+
+def _agrees(store: Store, found: dict[str, Ref], ref: Ref) -> bool:
+    """Whether ``ref`` is what was found of its dataset; where nothing was, whether it is still there."""
+    return found[ref.dataset] == ref if ref.dataset in found else store.exists(manifest_key(ref))
 
 
 def _who() -> str:

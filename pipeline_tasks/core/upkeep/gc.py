@@ -18,10 +18,10 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import built_and_used
-from pipeline_tasks.core.execution.growth_requests import requests_key
+from pipeline_tasks.core.execution.growth_requests import refs_read, requests_key
 from pipeline_tasks.core.execution.headway import MARKS
 from pipeline_tasks.core.execution.memo import Record
-from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.pins import deletion, living_pins
 from pipeline_tasks.core.removals import PREFIX as POSITIONS
 from pipeline_tasks.core.removals import positions_keys
@@ -91,7 +91,8 @@ def find_garbage(
         store: the store.
         keep: this many newest versions per dataset, what a ref names or a running step needs, and all their ancestors.
             A version is as old as its manifest, or as the event of the run that built it where that is older.
-            What a version of a growing dataset grew from is none of these: it holds all parts itself.
+            What a version of a growing dataset grew from is none of these: it holds all parts itself. Nor is what it
+            was made of, where a later request read something else and changed nothing: what that read stays instead.
         keep_s: seconds; like ``keep`` for versions younger than this; a version stays that either keeps, with neither
             all stay.
         memo: also give up memo records whose output no kept version names, unless steps run. They are what resumes a
@@ -213,8 +214,7 @@ def _versions_to_keep(
         ref = todo.pop().of_rows
         if ref in manifests and ref not in kept:
             kept.add(ref)
-            inputs = manifests[ref].inputs.items()
-            todo += [Ref.parse(name) for role, names in inputs if role != PREVIOUS for name in names]
+            todo += refs_read(store, manifests[ref])[-1]
     return kept
 
 

@@ -13,13 +13,14 @@ from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.pointing import move
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
 from pipeline_tasks.core.upkeep.gc import HOUR_S, drop, find_garbage, manifests_at
 from pipeline_tasks.core.upkeep.sync import _manifests
-from pipeline_tasks.core.versions import Version, manifest_key, point
+from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, point
 from tests.core.toy_steps import toy_gather, toy_list
 
 THINGS = RowSchema("things", "name", (Column("name", pa.string(), "a name"),))
@@ -204,6 +205,27 @@ def test_what_a_version_answers_goes_with_it(store):
     assert sweep.keys["requests"] == [requests_key(ref)]
     drop(store, sweep)
     assert not noted.exists()
+
+
+def test_of_a_growing_version_what_its_last_request_read_stays_and_not_what_it_was_made_of(tmp_path):
+    store = LocalStore(tmp_path)
+    for value in (1, 2):
+        items = make(store, toy_list, rows={"a": value}).ref
+        gathered = make(store, toy_gather).ref
+    (first,) = load_manifest(store, gathered).inputs["items"]
+    assert first != str(items)
+    age(store, 48)
+    sweep = find_garbage(store, keep=1)
+    assert sweep.keys["versions"] == [manifest_key(Ref.parse(first))]
+    drop(store, sweep)
+    make(store, toy_list, rows={"a": 3})
+    age(store, 48)
+    drop(store, find_garbage(store, keep=1))
+    assert store.exists(manifest_key(items)), "behind gathered, though no longer the newest"
+    assert [moved.ref for moved in move(store, gathered, ancestors=True)] == [items, gathered]
+    assert make(store, toy_gather).ref == gathered
+    grown = run_job(store, plan(store, toy_gather, {"withdraw": ("a",), "max_withdrawn": 1}))
+    assert load_manifest(store, grown.ref).inputs["previous"] == [str(gathered)]
 
 
 def test_of_locks_only_old_ones_of_answers_go(store):
