@@ -76,7 +76,8 @@ class Guard(httpcore.AsyncNetworkBackend):
             found = await self._resolve(host, port)
         except UnicodeError as error:
             raise Refused("bad_url", f"{host!r} is no host name: {error}") from error
-        if not {host.lower(), f"{host}:{port}".lower()} & self._allowed:
+        name = f"[{host}]" if ":" in host else host  # as URLs write an IPv6 address
+        if not {each.lower() for each in (host, name, f"{name}:{port}")} & self._allowed:
             private = sorted(address for address in found if not is_public(address))
             if private:
                 raise Refused("private_address", f"{host} is {private[0]}; FOUNDRY_ALLOW_HOSTS would let it pass")

@@ -50,6 +50,19 @@ def test_only_the_host_that_is_named_may_be_private(tmp_path: Path):
     assert [ends[url].reason for url in (ours, theirs, named)] == ["", "private_address", "private_address"]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "passes"),
+    [("[fd00::5]", True), ("[FD00::5]:8080", True), ("fd00::5", True), ("[fd00::5]:80", False), ("fd00::5:80", False)],
+)
+def test_an_ipv6_address_is_allowed_as_it_stands_in_urls(allowed, passes):
+    guard = Guard([allowed])
+    if passes:
+        assert asyncio.run(guard.addresses("fd00::5", 8080)) == ["fd00::5"]
+    else:
+        with pytest.raises(Refused, match="private_address"):
+            asyncio.run(guard.addresses("fd00::5", 8080))
+
+
 @pytest.mark.parametrize("target", ["http://localhost:{port}/b.pdf", "http://[::1]:{port}/b.pdf", "http://10.0.0.1/"])
 def test_a_redirect_leads_nowhere_private(tmp_path: Path, target):
     with serving({"/b.pdf": answer(200, PDF)}) as web:
