@@ -31,7 +31,7 @@ def load_plan(domain: Path, name: str) -> SearchPlan:
     """The plan ``name`` of the domain in the folder ``domain``.
 
     Raises:
-        InputError: there is none, or its template and its lists do not name the same axes.
+        InputError: there is none, its template asks for more than terms, or it and its lists do not name the same axes.
     """
     path = domain / FILE
     plans = read_toml(path, dict[str, SearchPlan])
@@ -39,9 +39,13 @@ def load_plan(domain: Path, name: str) -> SearchPlan:
         raise InputError(f"{path} has no plan {name!r}; its plans are: {', '.join(plans) or 'none'}")
     plan = plans[name]
     try:
-        fields = {field for _, field, _, _ in Formatter().parse(plan.template) if field is not None}
+        parsed = [(field, spec or how) for _, field, spec, how in Formatter().parse(plan.template) if field is not None]
     except ValueError as error:
         raise InputError(f"{path}: template of {name!r}: {error}; write {{axis}} for a list's term") from error
+    if formatted := next((field for field, how in parsed if how), ""):
+        what = f"{{{formatted}}} has a format or a conversion"
+        raise InputError(f"{path}: template of {name!r}: {what}; write {{axis}} for a list's term")
+    fields = {field for field, _ in parsed}
     if fields != set(plan.lists):
         raise InputError(
             f"{path}: the template of {name!r} has the axes {sorted(fields)}, its lists are {sorted(plan.lists)}; "
