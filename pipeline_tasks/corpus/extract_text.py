@@ -56,7 +56,7 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
     ``language:pt`` and the like, ``ocr_failed``, ``timeout``, ``memory``, ``crashed``.
 
     Raises:
-        TransientError: a reader makes no progress, or was told from outside to end.
+        TransientError: a reader makes no progress, was told from outside to end, or killed well within its memory.
     """
     contents = rows["content"].to_pylist()
     records = rows.drop_columns(["content", "size_bytes"]).to_pylist()

@@ -7,7 +7,8 @@ only tells that a worker is stuck, which says nothing about the item: the caller
 Memory is limited by RLIMIT_AS, set by the worker itself above what it holds after loading its libraries: an allocation
 beyond it fails at once, inside the call that asks for it, and the library can often still say what happened.
 An item that ended a used worker is tried again in a fresh one: what others left behind is not its fault. One whose
-worker the system killed, for want of memory as a rule, is tried again alone, once all others have ended.
+worker the system killed, for want of memory as a rule, is tried again alone, once all others have ended. Where that
+ends the same well within the limit, it says nothing about the item either: the machine is full or too small.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ _OWN_CLOCK_S = 0.1  # the worker's own clock is finer and decides what is this n
 _CORES = os.cpu_count() or 1
 _FROM_OUTSIDE = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 _NOTHING_YET = object()
-_KILLED = object()
+
+
+@dataclass(frozen=True)
+class _Killed:
+    """The system killed the reader of the item ``name`` when it held ``grown_mib`` beyond what it began with."""
+
+    name: str
+    grown_mib: float
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ def run_limited(
         names: of the items, for messages.
 
     Raises:
-        TransientError: a worker is stuck, or was told from outside to end; try again.
+        TransientError: a worker is stuck, was told from outside to end, or killed well within its memory; try again.
     """
     results: dict[int, Any] = {}
     order = _Order(len(items))
@@ -113,17 +121,26 @@ class _Order:
         return self._alone
 
     def ended(self, task: int, result: Any, limits: Limits) -> Any:
-        """What ``task`` came to; :data:`_NOTHING_YET` where it is tried again."""
+        """What ``task`` came to; :data:`_NOTHING_YET` where it is tried again.
+
+        Raises:
+            TransientError: the system killed its reader, also alone, well within the limit, which others decide.
+        """
         was_alone = task == self._alone
         if was_alone:
             self._alone = None
-        if result is not _KILLED:
+        if not isinstance(result, _Killed):
             return result
-        if was_alone:
-            cause = f"the system killed its reader, also alone and within {limits.memory_mib} MiB"
-            return Unreadable("memory", f"{cause}: give the step more memory, or a lower memory_limit_mib")
-        self._killed.append(task)
-        return _NOTHING_YET
+        if not was_alone:
+            self._killed.append(task)
+            return _NOTHING_YET
+        if result.grown_mib > _NEAR_LIMIT * limits.memory_mib:
+            return Unreadable("memory", f"the system killed its reader, also alone, near {limits.memory_mib} MiB")
+        raise TransientError(
+            f"{result.name}: the system killed its reader, also alone, at {result.grown_mib:.0f} of the"
+            f" {limits.memory_mib} MiB that it may take: the machine is full, or has less; try again, and if it happens"
+            " again give the step more memory, or a lower memory_limit_mib, or leave the file out"
+        )
 
 
 def _collect(crew: list[_Worker]) -> dict[int, Any]:
@@ -163,7 +180,7 @@ class _Worker:
             self._again()
 
     def receive(self) -> Any:
-        """The result; :data:`_NOTHING_YET` where the item is tried again, :data:`_KILLED` where the system did that."""
+        """The result; :data:`_NOTHING_YET` where the item is tried again, :class:`_Killed` by the system."""
         try:
             used_s, result = self.process.answer()
         except TimeoutError as error:
@@ -175,7 +192,7 @@ class _Worker:
             end = self.process.end()
             if end.code == -signal.SIGKILL:
                 self._replace()
-                return _KILLED
+                return _Killed(self._name, end.grown_mib)
             return self._ended(self._post_mortem(end))
         if isinstance(result, Unreadable) and result.reason in ("memory", "crashed"):
             self.process.end()

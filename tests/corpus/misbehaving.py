@@ -71,6 +71,12 @@ def killed_until(path: str) -> str:
     return "lived"
 
 
+def killed_at(mib: str) -> None:
+    """As the system would kill it, with so much memory in use."""
+    KEPT.append(b"x" * (int(mib) << 20))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 ORDERS: dict[str, Callable[[str], object]] = {
     "hang": lambda _: threading.Event().wait(),
     "wait": lambda seconds: threading.Event().wait(float(seconds)) or "waited",
@@ -79,6 +85,7 @@ ORDERS: dict[str, Callable[[str], object]] = {
     "nothing": lambda _: None,
     "exit": lambda code: os._exit(int(code)),
     "signal": lambda number: os.kill(os.getpid(), int(number)),
+    "killed-at": killed_at,
     "killed-until": killed_until,
     "raise": lambda _: int("not readable"),
     "hoard": lambda _: bytes(1 << 30),

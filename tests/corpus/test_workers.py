@@ -15,7 +15,7 @@ from pipeline_tasks.core.confine import CALLS, FILES, NAMESPACE
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.corpus import worker_processes
 from pipeline_tasks.corpus.pdf.model import Unreadable
-from pipeline_tasks.corpus.workers import _KILLED, _NOTHING_YET, Limits, _Order, run_limited
+from pipeline_tasks.corpus.workers import _NOTHING_YET, Limits, _Killed, _Order, run_limited
 from tests.corpus.misbehaving import BUSY, obey
 
 PLENTY = Limits(60)
@@ -80,10 +80,18 @@ def test_a_worker_that_is_told_to_end_asks_to_try_again():
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_an_item_whose_worker_the_system_kills_alone_too_is_refused_and_no_other(processes):
-    results = list(run_limited(obey, [b"a", b"signal 9", b"b", b"signal 9", b"c"], processes, PLENTY))
+def test_an_item_whose_worker_the_system_kills_near_its_limit_alone_too_is_refused_and_no_other(processes):
+    orders = [b"a", b"killed-at 124", b"b", b"killed-at 124", b"c"]
+    results = list(run_limited(obey, orders, processes, Limits(60, memory_mib=128)))
     assert [results[i] for i in (0, 2, 4)] == ["A", "B", "C"]
-    assert [results[i].reason for i in (1, 3)] == ["memory"] * 2 and "more memory" in results[1].detail
+    assert results[1] == results[3] == Unreadable("memory", "the system killed its reader, also alone, near 128 MiB")
+
+
+def test_an_item_whose_worker_the_system_kills_well_within_its_limit_asks_to_try_again_with_more_memory():
+    results = run_limited(obey, [b"a", b"killed-at 60", b"b"], 1, Limits(60, memory_mib=128), ["x", "flood.pdf", "y"])
+    assert next(results) == "A"
+    with pytest.raises(TransientError, match=r"^flood\.pdf: .* also alone, at 6\d of the 128 MiB .* more memory, or a"):
+        next(results)
 
 
 def test_an_item_whose_worker_the_system_kills_is_tried_again_once_the_others_have_ended(tmp_path):
@@ -106,7 +114,7 @@ def test_while_a_killed_item_is_tried_again_no_other_is_read():
 
     order, idle, busy = _Order(3), Worker(), Worker(1)
     assert [order.next([idle, busy]), order.next([idle, busy])] == [0, 1]
-    assert order.ended(0, _KILLED, PLENTY) is _NOTHING_YET
+    assert order.ended(0, _Killed("x", 1), PLENTY) is _NOTHING_YET
     assert order.next([idle, busy]) is None, "the other is still read"
     busy.task = None
     assert order.next([idle, busy]) == 0 and (idle.refreshed, busy.refreshed) == (1, 1)
