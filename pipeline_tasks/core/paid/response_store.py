@@ -11,12 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.core.store import Store
 
 log = logging.getLogger(__name__)
 PATIENCE_S = (2.0, 5.0, 15.0, 30.0, 60.0)
@@ -28,29 +28,10 @@ Keep = Callable[[Record], Record]
 """Stores an answer; what it gives is the one that is stored, which another buyer's may be."""
 
 
-class ExclusiveStore(Protocol):
-    """What is needed of a store: whole reads, creation with one winner, and locks that die with their holder."""
-
-    def read(self, key: str) -> bytes | None:
-        """The bytes of ``key``, or None."""
-
-    def present(self, keys: Iterable[str]) -> set[str]:
-        """Those of ``keys`` that are there, looked for side by side."""
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write ``key`` unless it exists; True for the one writer that made it."""
-
-    def delete(self, key: str) -> None:
-        """Forget ``key``; no error where it is not."""
-
-    def alone(self, name: str) -> AbstractContextManager[None]:
-        """Wait until no other user of the store is inside the same ``name``."""
-
-
 class ResponseStore:
-    """Answers by request, over an :class:`ExclusiveStore`; safe for many threads, processes and machines."""
+    """Answers by request, over a store; safe for many threads, processes and machines."""
 
-    def __init__(self, store: ExclusiveStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._turns: dict[str, threading.Lock] = {}
 
