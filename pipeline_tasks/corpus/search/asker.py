@@ -15,8 +15,9 @@ import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from pipeline_tasks import __version__
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.paid.endpoint.transport import checked_host
 from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply, Spent
@@ -77,7 +78,7 @@ class Asker:
         self.counts: Counter[str] = Counter()
         self._provider, self._responses, self._ledger = provider, responses, ledger
         self._price_usd = price_usd
-        self._base, self._host = _checked(base_url, setting)
+        self._base, self._host = base_url.rstrip("/"), checked_host(base_url, setting)
         self._secret, self._refresh = secret, refresh
         self._attempts = attempts
         self._ended: TransientError | None = None
@@ -190,16 +191,3 @@ class Asker:
     def _count(self, name: str, n: float = 1) -> None:
         with self._counting:
             self.counts[name] += n  # type: ignore[assignment]
-
-
-def _checked(base_url: str, setting: str) -> tuple[str, str]:
-    """The address without a slash at its end, and its host for messages."""
-    try:
-        url = httpx.URL(base_url)
-    except (httpx.InvalidURL, UnicodeError):
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not url.host:
-        raise InputError(f"{setting} is no http(s) address; set it to one such as http://127.0.0.1:8888")
-    if url.userinfo or url.query or url.fragment:
-        raise InputError(f"{setting} carries a user name or a query; give scheme, host and path alone")
-    return base_url.rstrip("/"), url.netloc.decode()

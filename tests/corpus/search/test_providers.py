@@ -271,7 +271,17 @@ def test_nobody_listening_is_busy(asker):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "x", "ftp://x", "http://x:port", "http://[::1", "http://user:secret@x", "http://x?key=secret"]
+    "url",
+    [
+        "",
+        "x",
+        "ftp://x",
+        "http://x:port",
+        "http://[::1",
+        "http://user:secret@x",
+        "http://x?key=secret",
+        "http://x#secret",
+    ],
 )
 def test_an_address_that_is_none_or_carries_a_secret_is_refused_without_showing_it(store, url):
     with pytest.raises(InputError, match="FOUNDRY_X_URL") as caught:

@@ -87,6 +87,8 @@ def checked_host(base_url: str, setting: str) -> str:
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host:
         raise InputError(f"{setting} is no http(s) URL; set it to one such as http://127.0.0.1:8080/v1")
-    if url.userinfo or url.query:
-        raise InputError(f"{setting}, at {url.host}, carries a user name or query; a key has a variable of its own")
+    if url.userinfo or url.query or url.fragment:
+        raise InputError(
+            f"{setting}, at {url.host}, carries a user name, query or fragment; a key has a variable of its own"
+        )
     return f"{url.host}:{url.port}" if url.port else url.host
