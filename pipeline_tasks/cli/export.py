@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from pathlib import Path
 from typing import Annotated
 
@@ -67,8 +68,9 @@ def _sample(version: Version) -> list[str]:
     """Some passages, the same ones every time, from all over the dataset."""
     if version.manifest.rows_schema != PASSAGES.name:
         raise InputError(f"--texts {version.manifest.ref} holds {version.manifest.rows_schema!r}: name passages")
-    found: list[tuple[float, str]] = []
-    for rows in version.batches(["passage_id", "text"], _ROWS_AT_ONCE):
-        hashed = [unit_hash("export", name) for name in rows["passage_id"].to_pylist()]
-        found = sorted([*found, *zip(hashed, rows["text"].to_pylist(), strict=True)])[:_SAMPLE]
-    return list(dict.fromkeys(text for _, text in found))
+    hashed = (
+        (unit_hash("export", row["passage_id"]), row["text"])
+        for rows in version.batches(["passage_id", "text"], _ROWS_AT_ONCE)
+        for row in rows.to_pylist()
+    )
+    return list(dict.fromkeys(text for _, text in heapq.nsmallest(_SAMPLE, hashed)))

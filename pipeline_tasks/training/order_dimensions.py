@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,11 +107,12 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
 
 def sample(passages: Version, n: int) -> list[str]:
     """The texts of ``n`` passages to train on, or of all; the same ones after a refresh as far as they are there."""
-    found: list[tuple[float, str]] = []
-    for rows in of_split(passages, ["passage_id", "text"], "train"):
-        hashed = [unit_hash("order_dimensions", name) for name in rows["passage_id"].to_pylist()]
-        found = sorted([*found, *zip(hashed, rows["text"].to_pylist(), strict=True)])[:n]
-    return [text for _, text in found]
+    hashed = (
+        (unit_hash("order_dimensions", row["passage_id"]), row["text"])
+        for rows in of_split(passages, ["passage_id", "text"], "train")
+        for row in rows.to_pylist()
+    )
+    return [text for _, text in heapq.nsmallest(n, hashed)]
 
 
 def principal_axes(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
