@@ -68,6 +68,11 @@ class Job:
         made = version_id(self.step.name, self.step.version, self.identity, self.input_names)
         return Ref(dataset=self.dataset, version=made)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What each event of a run of it says."""
+        return {"params": self.identity, "dataset": self.dataset, "request_id": self.ref.version}
+
     def check_unchanged(self) -> None:
         """See that what was computed is of what was planned, before it is kept under that name.
 

@@ -3,7 +3,7 @@
 Texts are asked for in groups that their own digests decide, so that a killed run comes upon the same groups again. An
 answer is stored before it is used, under the sha256 of model and texts: ``<id>.f32`` holds the vectors and
 ``<id>.json`` what they cost. Only answers that were on their way when the process was killed can be lost. From other
-texts beside them the index of :mod:`pipeline_tasks.core.paid.bought_vectors` leads to them.
+texts beside them the index of :mod:`pipeline_tasks.core.paid.text_index` leads to them.
 """
 
 from __future__ import annotations

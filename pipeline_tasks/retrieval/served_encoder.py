@@ -8,9 +8,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.paid.bought_vectors import Place, TextIndex, text_index
 from pipeline_tasks.core.paid.endpoint import FREE, Endpoint, Terms, price_at
 from pipeline_tasks.core.paid.spending import Limit, limits
+from pipeline_tasks.core.paid.text_index import Place, TextIndex, text_index
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.encoders.layout import Layout, layout_of_spec

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline_tasks.core.paid.bought_vectors import PREFIX
+from pipeline_tasks.core.paid.text_index import PREFIX
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version

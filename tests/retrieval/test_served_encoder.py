@@ -7,9 +7,9 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage import query
-from pipeline_tasks.core.paid.bought_vectors import PREFIX
 from pipeline_tasks.core.paid.endpoint import Terms, pace
 from pipeline_tasks.core.paid.spending import LimitReached
+from pipeline_tasks.core.paid.text_index import PREFIX
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES

@@ -12,7 +12,7 @@ from pipeline_tasks.core.erasure.search import anchors, mentioned, quotes
 from pipeline_tasks.core.execution.memo import RECEIPTS
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.paid import bought_vectors
+from pipeline_tasks.core.paid import text_index
 from pipeline_tasks.core.paid.response_store import answer_key
 from pipeline_tasks.core.pins import Deletion
 from pipeline_tasks.core.store import Store
@@ -80,7 +80,7 @@ def receipts(store: Store, parts: Iterable[str]) -> dict[str, list[str]]:
 
 def forget(store: Store, gone: Collection[str], right: Deletion) -> None:
     """Delete these answers and their vectors."""
-    right.delete_all(bought_vectors.forget(store, set(map(_id, gone))))
+    right.delete_all(text_index.forget(store, set(map(_id, gone))))
     right.delete_all([*gone, *(f"{key[:-5]}.f32" for key in gone)])
 
 

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -78,7 +77,7 @@ def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, wor
 def _run_with_events(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     """The outcome, once the lineage knows of it."""
     events = EventLog(store, job.step.name, job.step.version)
-    facts: dict[str, Any] = {"params": job.identity, "dataset": job.dataset, "request_id": job.ref.version}
+    facts = job.facts
     if group:
         facts["group"] = f"{group[0]}/{group[1]}"
     events.emit("START", inputs=job.input_names, output=None, facts=facts)

@@ -29,7 +29,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm.api import PATHS, at_most, sent
 from pipeline_tasks.synthesis.llm.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.llm.batch_files import MOST, Line, read_line, requests_by_file
-from pipeline_tasks.synthesis.llm.bought_ahead import tell_lineage
+from pipeline_tasks.synthesis.llm.batch_lineage import tell_lineage
 from pipeline_tasks.synthesis.llm.client import LLMClient, Request
 from pipeline_tasks.synthesis.llm.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm.open_batches import Batch, failures, note_failures, open_batches, took

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline_tasks.core.paid.bought_vectors import PREFIX, TextIndex, forget
+from pipeline_tasks.core.paid.text_index import PREFIX, TextIndex, forget
 from pipeline_tasks.core.store import LocalStore
 
 BOUGHT = {"a" * 64: ["flood", "storm", "fire"], "b" * 64: ["hail", "fire"]}

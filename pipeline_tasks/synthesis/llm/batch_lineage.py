@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.plan import Job
@@ -16,6 +15,6 @@ def tell_lineage(store: Store, job: Job, counters: Mapping[str, float]) -> None:
     Its start and end are written together: answers take a day, and no run goes on meanwhile.
     """
     events = EventLog(store, job.step.name, job.step.version)
-    facts: dict[str, Any] = {"params": job.identity, "dataset": job.dataset, "request_id": job.ref.version}
+    facts = job.facts
     events.emit("START", inputs=job.input_names, output=None, facts=facts)
     events.emit("COMPLETE", inputs=job.input_names, output=None, facts=facts | {"counters": dict(counters)})
