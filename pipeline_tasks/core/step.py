@@ -255,7 +255,6 @@ def step(
     image: Literal["cpu", "gpu"] = "cpu",
     pool: str = "",
     memory_gib: float = 2.0,
-    more_memory_gib: float | None = None,
     resumes: bool = False,
     secrets: tuple[Secret, ...] = (),
 ) -> Callable[[Callable[..., Any]], Step]:
@@ -275,7 +274,6 @@ def step(
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
-        more_memory_gib: memory of one more run, where that was too little.
         resumes: a killed run goes on from what it left in its scratch folder; other kinds than reduce always go on.
         secrets: keys of services that the body asks (``llm``, ``embeddings``, ``search``); the store's need no word.
     """
@@ -294,9 +292,7 @@ def step(
             grows=grows,
             always=always,
             processes=kind == "partitioned" if processes is None else processes,
-            resources=Resources(
-                image, pool, memory_gib, more_memory_gib, resumes=resumes or kind != "reduce", secrets=secrets
-            ),
+            resources=Resources(image, pool, memory_gib, resumes=resumes or kind != "reduce", secrets=secrets),
         )
 
     return wrap

@@ -189,15 +189,20 @@ def load_model(
     absent = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if absent:
         raise InputError(f"{folder} lacks {len(absent)} weights, among them {absent[0]!r}: get the whole model")
-    pooler = getattr(model, "pooler", None)
-    if pooler is not None:
-        pooler.requires_grad_(False)
-        if report["missing_keys"]:
-            for weights in pooler.parameters():
-                weights.zero_()
+    _freeze_pooler(model, is_missing=bool(report["missing_keys"]))
     if head is None and config.model_type not in ENCODERS and type(config).is_encoder_decoder:
         check_decoder(folder, model)
     return model.eval()
+
+
+def _freeze_pooler(model: Any, *, is_missing: bool) -> None:
+    """No pooling here uses a pooler: it is not trained, and is zero where its folder lacks weights of it."""
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None:
+        pooler.requires_grad_(False)
+        if is_missing:
+            for weights in pooler.parameters():
+                weights.zero_()
 
 
 def _auto(config: Any, head: Head | None) -> Any:

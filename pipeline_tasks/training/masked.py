@@ -133,16 +133,7 @@ def masked_task(
         return peers.add(loss)
 
     def score(step: int) -> float | None:
-        if not held_out:
-            return None
-        encoder.model.eval()
-        put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(held_out)]
-        with torch.no_grad():
-            right = sum(
-                int((scores.argmax(dim=1) == wanted).sum()) * counts
-                for scores, wanted, counts in _pieces(encoder, head, held_out, put, params, _DEV, peers)
-            )
-        return peers.add(right) / sum(len(chosen) for _, chosen in put)
+        return _share_filled(encoder, head, held_out, blanks, params, peers) if held_out else None
 
     def n_tokens(rows: np.ndarray) -> int:
         return int(texts.lengths[learned_from[rows]].sum())
@@ -150,6 +141,25 @@ def masked_task(
     n = len(learned_from)
     schedule = [rows for at in range(params.epochs) for rows in plan_batches(n, params.batch_size, params.seed, at)]
     return Task(schedule, accumulate, score, digest([key, blanks.token, blanks.share]), n_tokens)
+
+
+def _share_filled(
+    encoder: TrainableEncoder,
+    head: Callable[[Tensor], Tensor],
+    texts: Sequence[np.ndarray],
+    blanks: Blanks,
+    params: OptimiserParams,
+    peers: Peers,
+) -> float:
+    """How much of the blanks in ``texts``, the same ones every time, is filled right."""
+    encoder.model.eval()
+    put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(texts)]
+    with torch.no_grad():
+        right = sum(
+            int((scores.argmax(dim=1) == wanted).sum()) * counts
+            for scores, wanted, counts in _pieces(encoder, head, texts, put, params, _DEV, peers)
+        )
+    return peers.add(right) / sum(len(chosen) for _, chosen in put)
 
 
 def _pieces(

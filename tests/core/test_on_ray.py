@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,12 +128,15 @@ class Hunger(StepParams):
     hungry: int
 
 
-@step(reads={"items": ITEMS}, writes=TOTALS, kind="partitioned", dataset="hungry", memory_gib=1, more_memory_gib=3)
+@step(reads={"items": ITEMS}, writes=TOTALS, kind="partitioned", dataset="hungry", memory_gib=1)
 def toy_hungry(inputs, params: Hunger, run) -> list[Part]:
     """One row, by a worker that wants more memory than there is, so many times."""
     values = {"tries": str(run.store.root / "tries"), "hungry": params.hungry}
     (made,) = run.spread(hungry, [Partition(values=values)], final=True)
     return made
+
+
+toy_hungry = replace(toy_hungry, resources=replace(toy_hungry.resources, more_memory_gib=3))
 
 
 def hungry(given: Partition, run: Run) -> list[pa.Table]:
