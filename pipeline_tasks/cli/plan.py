@@ -11,7 +11,7 @@ from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.dags import dag_names, steps_of
 from pipeline_tasks.cli.inspect import sized
 from pipeline_tasks.cli.plan_chain import Chain, Line, by_name, totals
-from pipeline_tasks.cli.run import inputs_of, parameters_of
+from pipeline_tasks.cli.run import INPUTS, inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
@@ -21,12 +21,7 @@ from pipeline_tasks.core.store import open_store
 
 def plan_command(
     names: Annotated[list[str], typer.Argument(metavar="DAG|STEP…", help="a DAG, or steps in the order of their run")],
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input, in all steps that have it"
-        ),
-    ] = None,
+    given: INPUTS = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(

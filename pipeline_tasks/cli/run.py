@@ -23,6 +23,14 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import From, Resources
 from pipeline_tasks.core.store import Store, open_store
 
+INPUTS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input, in all steps that have it"
+    ),
+]
+"""Of several steps."""
+
 
 def run_command(
     name: Annotated[str, typer.Argument(metavar="STEP", help="a step's name; `foundry steps` lists them")],

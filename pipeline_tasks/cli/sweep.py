@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.costs import CostSources
 from pipeline_tasks.cli.plan_chain import Chain, Line, PlannedStep, by_name, defaults_after
-from pipeline_tasks.cli.run import inputs_of, parameters_of
+from pipeline_tasks.cli.run import INPUTS, inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import Outcome, run_job
@@ -45,12 +45,7 @@ def sweep_command(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="value of a parameter in all combinations")
     ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input, in all steps that have it"
-        ),
-    ] = None,
+    given: INPUTS = None,
     by: Annotated[
         str,
         typer.Option(

@@ -84,7 +84,7 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
 @lru_cache(maxsize=1)
 def _scorer(start: Start, precision: Precision, batch_size: int) -> CausalScorer:
     """The scorer; the one opened last stays loaded."""
-    return CausalScorer(start.here(), devices().split(",")[0], precision, batch_size)
+    return CausalScorer(start.files(), devices().split(",")[0], precision, batch_size)
 
 
 def _scores(compared: Compared, params: RelabelParams, run: Run) -> list[np.ndarray]:

@@ -114,4 +114,4 @@ def order_with_margin(scores: np.ndarray, seed: int, margin: float) -> np.ndarra
 @lru_cache(maxsize=1)
 def _reranker(start: Start, max_length: int) -> CrossEncoder:
     """The reranker; the one opened last stays loaded."""
-    return load_cross_encoder(start.here(), max_length, settings().threads, devices().split(",")[0])
+    return load_cross_encoder(start.files(), max_length, settings().threads, devices().split(",")[0])

@@ -63,45 +63,30 @@ class Start:
             return use.identity(self.name)
         return {"name": self.name, "sha256": self.sha256, "libraries": versions_of("tokenizers")}
 
-    def here(self) -> Path:
-        """The folder to load it from at once: the cache's, or the one that was named, without a copy.
+    def files(self, target: Path | None = None) -> Path:
+        """The folder to load it from: the cache's, or the one that was named, or a copy of that, made in ``target``.
 
         Raises:
             InputError: it is not fetched, or the folder is not on this machine, or has changed since it was named.
         """
         if self.folder is None:
             return use.folder(self.name)
+        if target and target.is_dir() and _digest(target, ours=True) == self.sha256:
+            return target
         if not self.folder.is_dir():
             raise InputError(
                 f"{str(self.folder)!r} is no folder on {gethostname()}, which reads it: put it where both this machine "
                 "and the one that plans see it, at the same path"
             )
-        if _digest(self.folder) != self.sha256:
-            raise InputError(f"{str(self.folder)!r} changed since this run began: start the run again")
-        return self.folder
-
-    def files(self, target: Path) -> Path:
-        """The folder to load it from: the cache's, or a copy of the folder that was named, made in ``target``.
-
-        Raises:
-            InputError: it is not fetched, or the folder is not on this machine, or has changed since it was named.
-        """
-        if self.folder is None:
-            return use.folder(self.name)
-        if not target.is_dir() or _digest(target, ours=True) != self.sha256:
-            if not self.folder.is_dir():
-                raise InputError(
-                    f"backbone={str(self.folder)!r} is no folder on {gethostname()}, which trains from it: put it "
-                    "where both this machine and the one that plans see it, at the same path"
-                )
+        if target:
             shutil.rmtree(target, ignore_errors=True)
             for path in _files(self.folder):
                 copy = target / path.relative_to(self.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
-            if _digest(target, ours=True) != self.sha256:
-                raise InputError(f"backbone={str(self.folder)!r} changed since this run began: start the run again")
-        return target
+        if _digest(target or self.folder, ours=bool(target)) != self.sha256:
+            raise InputError(f"{str(self.folder)!r} changed since this run began: start the run again")
+        return target or self.folder
 
 
 class StartParams(StepParams):

@@ -52,7 +52,7 @@ def extract(
     found: dict[str, Extracted] = {}
     for source in (source for source in SOURCES if source in sources):
         for query in map(_clean, offered[source]):
-            if len(_words(query)) <= _MOST_WORDS[source] and len(_telling(query)) >= _FEWEST_WORDS:
+            if len(_WORD.findall(query)) <= _MOST_WORDS[source] and len(_telling(query)) >= _FEWEST_WORDS:
                 found.setdefault(query.lower(), Extracted(source, query))
     drawn = sorted(found.values(), key=lambda one: unit_hash("extract_queries", passage_id, *one))
     return drawn[:most]
@@ -99,7 +99,7 @@ def _runs(text: str) -> Iterator[tuple[str, ...]]:
     stop = stop_words()
     for clause in re.split(r"[.,;:!?()\[\]\"“”|\n]", text.lower()):
         run: list[str] = []
-        for word in [*_words(clause), ""]:
+        for word in [*_WORD.findall(clause), ""]:
             if word and word not in stop:
                 run.append(word)
             elif run:
@@ -119,10 +119,6 @@ def _clean(query: str) -> str:
     return " ".join(_NUMBERED.sub("", query.strip()).split())
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
 def _telling(query: str) -> set[str]:
     """Words that are no stop words and no numbers."""
-    return {w for w in (word.lower() for word in _words(query)) if w not in stop_words() and not w.isdigit()}
+    return {w for w in (word.lower() for word in _WORD.findall(query)) if w not in stop_words() and not w.isdigit()}

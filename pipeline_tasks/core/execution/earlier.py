@@ -45,8 +45,13 @@ def earlier_version(run: Run, *free: str) -> Version | None:
     made = _whole(store, ref) if ref else None
     if job is None or made is None or (made.step, made.code_version) != (job.step.name, job.step.version):
         return None
-    settled, now = ({n: v for n, v in one.items() if n not in free} for one in (made.params, job.planned))
-    return Version(store, made, job.step.writes) if settled == now else None
+    return Version(store, made, job.step.writes) if _same(made.params, job.planned, free) else None
+
+
+def _same(made_with: dict[str, Any], planned: dict[str, Any], free: tuple[str, ...]) -> bool:
+    """Whether the parameters that are not ``free`` are the same."""
+    then, now = ({n: v for n, v in one.items() if n not in free} for one in (made_with, planned))
+    return then == now
 
 
 _whole = lru_cache(maxsize=2)(whole)
@@ -79,8 +84,7 @@ def _record(run: Run, free: tuple[str, ...]) -> Record | None:
     if job is None or run.part is None or ref is None or (made := _made_by(store, ref)) is None:
         return None
     code_version, params, inputs = made
-    settled, now = ({n: v for n, v in one.items() if n not in free} for one in (params, job.planned))
-    if code_version != job.step.version or settled != now:
+    if code_version != job.step.version or not _same(params, job.planned, free):
         return None
     then = replace(job, planned=params, inputs={name: [*map(Ref.parse, inputs.get(name, ()))] for name in job.inputs})
     if then.ref != ref:
