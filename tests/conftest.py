@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 
 HERE = Path(__file__).parent
@@ -22,6 +23,14 @@ hypothesis.settings.load_profile("patient")
 gc.disable()  # until all is collected: what the tests import and what they are stays, and is much to look through
 
 
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Each test reads its own settings."""
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     """An empty store."""
@@ -31,7 +40,6 @@ def store(tmp_path: Path) -> LocalStore:
 @pytest.fixture(scope="session")
 def fetched() -> Callable[[str], Path]:
     """Name of a model -> its folder in this machine's cache, fetched on first use."""
-    from pipeline_tasks.core.settings import settings
     from pipeline_tasks.models.fetch import fetch
     from pipeline_tasks.models.registry import get
 

@@ -63,8 +63,7 @@ def foundry(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             raise done.exception
         return done.output
 
-    yield run
-    settings.cache_clear()
+    return run
 
 
 def read(file: str) -> list[dict]:

@@ -43,8 +43,7 @@ def foundry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             raise done.exception
         return done.output
 
-    yield run
-    settings.cache_clear()
+    return run
 
 
 def test_an_answer_is_told_with_its_page_and_address_and_nothing_in_it_is_markup(foundry):

@@ -51,8 +51,7 @@ def foundry(store: LocalStore, monkeypatch: pytest.MonkeyPatch):
             raise done.exception
         return done.output
 
-    yield run
-    settings.cache_clear()
+    return run
 
 
 def test_texts_are_measured_and_the_model_is_named(foundry):

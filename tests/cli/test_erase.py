@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,12 @@ from tests.core.erasure.library import A, fill
 
 
 @pytest.fixture
-def foundry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+def foundry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     fill(LocalStore(tmp_path / "store"))
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("COLUMNS", "200")
     settings.cache_clear()
-    yield lambda *arguments: CliRunner().invoke(app, arguments)
-    settings.cache_clear()
+    return lambda *arguments: CliRunner().invoke(app, arguments)
 
 
 def test_a_takedown_request_from_dry_run_to_models(foundry):

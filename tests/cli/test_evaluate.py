@@ -63,8 +63,7 @@ def workplace(tmp_path, monkeypatch):
         made = tmp_path / pooling
         export(load(shapes.make("bert", tmp_path / "plain")), made, card={"name": pooling}, layout=Layout(pooling, 32))
         versions.append(str(put_model(store, made, MODEL, str(len(versions)) * 16)))
-    yield Workplace(store, judged, versions)
-    settings.cache_clear()
+    return Workplace(store, judged, versions)
 
 
 def test_the_new_model_against_the_last_one(workplace):

@@ -55,8 +55,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     make(store, toy_list, rows={"a": 1})
     monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
     settings.cache_clear()
-    yield store
-    settings.cache_clear()
+    return store
 
 
 @pytest.mark.parametrize("name", HOSTILE)

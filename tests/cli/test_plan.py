@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,10 @@ STEPS = (toy_scale, toy_unique, toy_bare, toy_total)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStore]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
     settings.cache_clear()
-    yield LocalStore(tmp_path / "store")
-    settings.cache_clear()
+    return LocalStore(tmp_path / "store")
 
 
 def planned(store: LocalStore, *steps: Step, **values: object) -> list[Line]:

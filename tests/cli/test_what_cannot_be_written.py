@@ -24,8 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
     settings.cache_clear()
-    yield tmp_path
-    settings.cache_clear()
+    return tmp_path
 
 
 def refused(*words: str) -> str:

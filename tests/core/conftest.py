@@ -17,14 +17,6 @@ from tests.seaweed import Seaweed, running
 CACHE_BYTES = 1 << 30
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    """Each test reads its own settings."""
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
-
-
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """A running S3 server."""

@@ -51,8 +51,6 @@ def store(tmp_path):
 def refusing(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ALLOW_NONCOMMERCIAL", "false")
     settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         settings.cache_clear()
         return path
 
-    yield write
-    settings.cache_clear()
+    return write
 
 
 def test_what_nobody_gives_is_as_the_file_says_for_a_step_and_then_for_all(told, tmp_path):

@@ -23,7 +23,7 @@ def loopback() -> Iterator[None]:
 
 
 @pytest.fixture
-def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def configure(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Changes settings, by their names, until the test is over."""
 
     def change(**values: str) -> None:
@@ -31,6 +31,4 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             monkeypatch.setenv(f"FOUNDRY_{name.upper()}", value)
         settings.cache_clear()
 
-    yield change
-    monkeypatch.undo()
-    settings.cache_clear()
+    return change

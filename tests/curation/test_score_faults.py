@@ -57,8 +57,7 @@ def at(monkeypatch):
             settings.cache_clear()
             yield there
 
-    yield serving
-    settings.cache_clear()
+    return serving
 
 
 def made(store: LocalStore, dataset: str) -> list[str]:

@@ -48,7 +48,6 @@ def at(monkeypatch):
         return there
 
     yield start
-    settings.cache_clear()
     for one in started:
         one.__exit__()
 

@@ -43,8 +43,7 @@ def store_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
     settings.cache_clear()
-    yield tmp_path / "store"
-    settings.cache_clear()
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ def endpoint(table_5, monkeypatch):
         monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "free")
         settings.cache_clear()
         yield running
-    settings.cache_clear()
 
 
 def pairs_of(origin: str, intents: tuple[str, ...]) -> list[dict]:

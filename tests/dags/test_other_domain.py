@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from foundry_airflow.calls import Call
@@ -18,13 +18,12 @@ CALL = Call("count", "76a59d9ae48d0d8e", (), Resources())
 
 
 @pytest.fixture
-def configured(store_folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def configured(store_folder, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def choose(domain: str) -> None:
         monkeypatch.setenv("FOUNDRY_DOMAIN", domain)
         settings.cache_clear()
 
-    yield choose
-    settings.cache_clear()
+    return choose
 
 
 @pytest.mark.parametrize("domain", ["disaster", "food_safety"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,7 @@ positive = "What is known."
 
 
 @pytest.fixture
-def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], Path]]:
+def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Path]:
     """Makes a domain the configured one."""
 
     def choose(domain: object) -> Path:
@@ -44,8 +44,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], P
         settings.cache_clear()
         return domain_folder()
 
-    yield choose
-    settings.cache_clear()
+    return choose
 
 
 @pytest.fixture

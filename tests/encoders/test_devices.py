@@ -16,8 +16,7 @@ def named(monkeypatch):
         monkeypatch.setenv("FOUNDRY_DEVICES", text)
         settings.cache_clear()
 
-    yield set_to
-    settings.cache_clear()
+    return set_to
 
 
 @pytest.mark.parametrize("text", ["cuda:0,cuda:1", "cuda:0, cuda:1", " cuda:0 ,cuda:1,"])

@@ -36,8 +36,6 @@ def model(tmp_path_factory) -> str:
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 def written(path, rows: list[dict]) -> str:

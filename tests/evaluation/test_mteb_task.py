@@ -28,8 +28,6 @@ WORDS = [*shapes.TOPICS, *shapes.FILLERS]
 def caches(tmp_path, monkeypatch):
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.fixture

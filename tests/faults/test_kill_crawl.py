@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -64,11 +63,9 @@ class Gate:
 
 
 @pytest.fixture(autouse=True)
-def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator lets crawls ask the server of this test."""
     monkeypatch.setenv("FOUNDRY_ALLOW_HOSTS", "127.0.0.1")
-    settings.cache_clear()
-    yield
     settings.cache_clear()
 
 

@@ -12,5 +12,4 @@ def given(monkeypatch):
             monkeypatch.setenv(f"FOUNDRY_{name.upper()}", value)
         settings.cache_clear()
 
-    yield set_to
-    settings.cache_clear()
+    return set_to

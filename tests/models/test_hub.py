@@ -37,9 +37,7 @@ def hub(served, tmp_path, monkeypatch):
     monkeypatch.setenv("FOUNDRY_PROFILE", "hub")
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     settings.cache_clear()
-    yield served
-    monkeypatch.undo()
-    settings.cache_clear()
+    return served
 
 
 @pytest.fixture

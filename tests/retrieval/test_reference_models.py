@@ -20,8 +20,7 @@ def profile(monkeypatch):
         monkeypatch.setenv("FOUNDRY_PROFILE", name)
         settings.cache_clear()
 
-    yield choose
-    settings.cache_clear()
+    return choose
 
 
 def test_offline_one_panel_judges_every_intent(profile):

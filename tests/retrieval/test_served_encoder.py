@@ -35,7 +35,6 @@ def endpoint(monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "key-of-another-host")
         settings.cache_clear()
         yield running
-    settings.cache_clear()
 
 
 @pytest.fixture

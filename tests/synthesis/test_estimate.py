@@ -40,7 +40,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
             monkeypatch.setenv(name, value)
         settings.cache_clear()
         yield {"llm": recording.name, "concurrency": 4}
-    settings.cache_clear()
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ def told(monkeypatch):
         monkeypatch.setenv("FOUNDRY_ALLOW_NONCOMMERCIAL", allow)
         settings.cache_clear()
 
-    yield tell
-    settings.cache_clear()
+    return tell
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,7 @@ def model(endpoint, monkeypatch):
         settings.cache_clear()
         return there
 
-    yield start
-    settings.cache_clear()
+    return start
 
 
 def writer(system: str, asked: dict) -> dict:

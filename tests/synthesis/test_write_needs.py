@@ -26,7 +26,6 @@ def recorded(monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         settings.cache_clear()
         yield recording.name
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize("splits", [("train",), ("train", "dev"), ("train", "dev", "test")])

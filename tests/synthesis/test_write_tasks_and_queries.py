@@ -55,8 +55,7 @@ def asked(request, endpoint, monkeypatch):
     started = endpoint((200, answer))
     monkeypatch.setenv("OPENAI_BASE_URL", started.url)
     settings.cache_clear()
-    yield request.param, started
-    settings.cache_clear()
+    return request.param, started
 
 
 def test_a_passage_gets_a_task_and_a_query_of_its_own_or_a_reject_that_says_why(store, asked):

@@ -54,8 +54,7 @@ def cached(tmp_path, monkeypatch):
         (folder / RECORD).write_text(json.dumps({"source": settings().profile, "files": {}}))
         return size
 
-    yield put_there
-    settings.cache_clear()
+    return put_there
 
 
 def pair(topic: int, split: str) -> dict:

@@ -53,8 +53,6 @@ def test_a_model_bears_those_of_backbone_and_data(store):
 def refusing(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ALLOW_NONCOMMERCIAL", "false")
     settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 def test_the_setting_refuses_to_train_on_what_non_commercial_weights_judged(store, refusing):

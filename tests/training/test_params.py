@@ -32,8 +32,7 @@ def setting(monkeypatch):
         monkeypatch.setenv(variable, value)
         settings.cache_clear()
 
-    yield given
-    settings.cache_clear()
+    return given
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ def use(monkeypatch: pytest.MonkeyPatch):
             monkeypatch.setenv(variable, value)
         settings.cache_clear()
 
-    yield set_to
-    settings.cache_clear()
+    return set_to
 
 
 @pytest.fixture

@@ -44,8 +44,6 @@ def hub(served, monkeypatch):
     settings.cache_clear()
     yield served
     served.go_on.set()
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 def push(hub, name: str, folder: Path) -> str:

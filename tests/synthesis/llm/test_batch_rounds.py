@@ -58,7 +58,6 @@ def there(monkeypatch) -> Iterator[BatchEndpoint]:
             monkeypatch.setenv(name, value)
         settings.cache_clear()
         yield endpoint
-    settings.cache_clear()
 
 
 def looked(store: LocalStore, **more: Any) -> Round:

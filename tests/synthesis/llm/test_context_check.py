@@ -25,7 +25,6 @@ def there(monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", there.url)
         settings.cache_clear()
         yield there
-    settings.cache_clear()
 
 
 @pytest.fixture

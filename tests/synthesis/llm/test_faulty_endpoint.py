@@ -47,7 +47,6 @@ def endpoint(monkeypatch):
     yield start
     for one in started:
         one.__exit__()
-    settings.cache_clear()
 
 
 def passages(store: LocalStore, n: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,9 @@ class Watched(LocalStore):
 
 
 @pytest.fixture
-def priced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def priced(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FOUNDRY_LLM_PRICE_IN", "FOUNDRY_LLM_PRICE_OUT"):
         monkeypatch.setenv(name, "2")
-    settings.cache_clear()
-    yield
     settings.cache_clear()
 
 

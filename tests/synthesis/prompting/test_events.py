@@ -63,8 +63,7 @@ def writer(endpoint, monkeypatch):
     started = endpoint((200, answer))
     monkeypatch.setenv("OPENAI_BASE_URL", started.url)
     settings.cache_clear()
-    yield started
-    settings.cache_clear()
+    return started
 
 
 def test_an_event_is_kept_where_its_evidence_stands_in_the_passage_word_for_word(store, writer):
