@@ -76,19 +76,19 @@ def evaluate_command(
     baseline = against or named[0]
     measures = tuple(measure or (OF_INSTRUCTIONS if instructions else MEASURES))
     shown = [P_MRR, *measures] if instructions else measure or measures[:1]
-    systems, trained = _sorted(store, named)
+    systems, trained = _split_systems(store, named)
     values: dict[str, Any] = {"size": "", "models": [], "systems": systems, "measures": measures}
     evaluated = "evaluate_instructions" if instructions else "evaluate_retriever"
     get_step(evaluated).parse(values).identity()  # what is none is told before anything is built
     for name in on or ["questions"]:
-        given, set_name = _judged(store, name, split, with_title)
+        given, set_name = _set_inputs(store, name, split, with_title)
         if instructions:
             given["queries"] = [_instructed(store, name, set_name, given, split)]
         stored = _stored(store, given["passages"][0], systems)
         made = _run(store, evaluated, given | {"models": trained, "embeddings": stored}, set_name=set_name, **values)
         version = Version.open(store, made)
         found, *others = (scores_of(version, name) for name in shown)
-        _show(store, found, others, _called(store, baseline), by_intent)
+        _show(store, found, others, _row_name(store, baseline), by_intent)
         for line in _left_out(store, given):
             typer.echo(line)
         for line in read_answers(store, trained, given["queries"][0], given["passages"][0]):
@@ -103,7 +103,7 @@ def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) ->
     return ref
 
 
-def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict[str, list[str]], str]:
+def _set_inputs(store: Store, name: str, split: str, with_title: bool) -> tuple[dict[str, list[str]], str]:
     """The queries and passages of a set, and its name here."""
     if name in OWN_SETS and not (name == "heldout" and _are_of_a_dag(store, name)):
         passages = str(resolve(store, Ref.parse("passages")))
@@ -149,13 +149,13 @@ def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[st
     return str(_run(store, "judge_instructions", given, set_name=set_name))
 
 
-def _sorted(store: Store, named: list[str]) -> tuple[list[str], list[str]]:
+def _split_systems(store: Store, named: list[str]) -> tuple[list[str], list[str]]:
     """Systems that stand for themselves, and versions of ours.
 
     Raises:
         InputError: there is no such version.
     """
-    trained = [_called(store, name) for name in named if kind_of(name) == "version"]
+    trained = [_row_name(store, name) for name in named if kind_of(name) == "version"]
     return [name for name in named if kind_of(name) != "version"], trained
 
 
@@ -195,7 +195,7 @@ def _before(store: Store, name: str) -> str:
     return f"{ref.dataset}@{rows[0]['version']}"
 
 
-def _called(store: Store, name: str) -> str:
+def _row_name(store: Store, name: str) -> str:
     """How the rows call it: systems by their name, versions of ours by theirs."""
     return str(resolve(store, Ref.parse(name))) if kind_of(name) == "version" else name
 

@@ -66,7 +66,7 @@ class WorkerProcess:
         self._patience_s = patience_s
         self._rss_kib = 0
         self._end: End | None = None
-        (self.pid,) = BORN.unpack(self._said(BORN.size))
+        (self.pid,) = BORN.unpack(self._receive(BORN.size))
 
     def await_confined(self) -> None:
         """Wait until the worker has given up what it must not have.
@@ -125,12 +125,12 @@ class WorkerProcess:
             self.talk.close()
             with suppress(OSError):
                 self._life.shutdown(socket.SHUT_WR)
-            status, rss_kib = ENDED.unpack(self._said(ENDED.size))
+            status, rss_kib = ENDED.unpack(self._receive(ENDED.size))
             self._life.close()
             self._end = End(os.waitstatus_to_exitcode(status), (rss_kib - self._rss_kib) / 1024)
         return self._end
 
-    def _said(self, length: int) -> bytes:
+    def _receive(self, length: int) -> bytes:
         with suppress(OSError):
             if len(said := self._life.recv(length, socket.MSG_WAITALL)) == length:
                 return said

@@ -11,7 +11,7 @@ NOBODY = -1
 """In place of a passage or a model: there is none."""
 
 
-class Heard(NamedTuple):
+class TopPassages(NamedTuple):
     """Of each query and reference model the top passages (hash of id, score) and the rank of the query's own positive.
 
     Models are in the order of the query's panel, best first.
@@ -33,7 +33,7 @@ class Heard(NamedTuple):
     seen: np.ndarray
 
     @classmethod
-    def empty(cls, n_queries: int, n_models: int, top_n: int) -> Heard:
+    def empty(cls, n_queries: int, n_models: int, top_n: int) -> TopPassages:
         """Nothing read yet."""
         tops, each = (n_queries, n_models, top_n), (n_queries, n_models)
         return cls(
@@ -66,7 +66,7 @@ class Votes(NamedTuple):
 
     Attributes:
         codes: numbers of the best N passages of each model, [q, m, N], int32; :data:`NOBODY` where there are fewer.
-        scores, own_rank, own_score, seen: as in :class:`Heard`.
+        scores, own_rank, own_score, seen: as in :class:`TopPassages`.
     """
 
     codes: np.ndarray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-from pipeline_tasks.curation.agreement import Heard
+from pipeline_tasks.curation.agreement import TopPassages
 from pipeline_tasks.curation.id_kernels import hash_bytes
 from pipeline_tasks.curation.negative_rules import Ranked
 
@@ -18,7 +18,7 @@ def read_votes(
     positive_scores: np.ndarray,
     own: np.ndarray,
     own_wanted: np.ndarray,
-    heard: Heard,
+    heard: TopPassages,
 ) -> None:
     """Write one model's rankings into ``heard``.
 

@@ -16,7 +16,7 @@ from pipeline_tasks.core.arrays import list_array
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
-from pipeline_tasks.curation.agreement import NOBODY, Heard, Votes, agreed
+from pipeline_tasks.curation.agreement import NOBODY, TopPassages, Votes, agreed
 from pipeline_tasks.curation.blocks import refuse_unknown
 from pipeline_tasks.curation.id_table import HashTable, text_hashes
 from pipeline_tasks.curation.passage_facts import Facts
@@ -34,7 +34,7 @@ def hear(given: Partition, run: Run) -> Iterator[pa.Table]:
     queries = QueryBlock.read(given)
     own_wanted = ~queries.is_of(given.values["filtered"]) | given.values["own_wanted"]
     rankings = {model: given.rows[model].version for model in queries.models}
-    heard = queries.heard(rankings, given.values["top_n"], own_wanted)
+    heard = queries.top_passages(rankings, given.values["top_n"], own_wanted)
     run.count("rankings_read", int(heard.seen.sum()))
     lengths, there = heard.n.ravel(), heard.there
     yield pa.table({
@@ -44,10 +44,10 @@ def hear(given: Partition, run: Run) -> Iterator[pa.Table]:
     })  # fmt: skip
 
 
-def _heard(table: pa.Table, shape: tuple[int, int], top_n: int) -> Heard:
+def _top_passages(table: pa.Table, shape: tuple[int, int], top_n: int) -> TopPassages:
     table = table.combine_chunks()
     hashes, scores = (table[name].combine_chunks() for name in ("hashes", "scores"))
-    heard = Heard.empty(*shape, top_n)._replace(
+    heard = TopPassages.empty(*shape, top_n)._replace(
         n=np.diff(np.asarray(hashes.offsets)).reshape(shape),
         own_rank=table["own_rank"].to_numpy().reshape(shape),
         own_score=table["own_score"].to_numpy().reshape(shape),
@@ -68,7 +68,7 @@ def vote(given: Partition, run: Run) -> Iterator[pa.Table]:
     """
     queries = QueryBlock.read(given)
     (heard_part,) = given.parts["heard"]
-    heard = _heard(read_part(run.store, heard_part), queries.panel.shape, given.values["top_n"])
+    heard = _top_passages(read_part(run.store, heard_part), queries.panel.shape, given.values["top_n"])
     hashes = heard.hashes[heard.there]
     table, numbers = HashTable.of(np.concatenate([queries.source, queries.own, hashes]))
     facts = Facts.look_up(run.store, given.parts["facts"], table)

@@ -13,7 +13,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.curation.agreement import NOBODY, Heard
+from pipeline_tasks.curation.agreement import NOBODY, TopPassages
 from pipeline_tasks.curation.blocks import queries_of
 from pipeline_tasks.curation.id_table import IdTable, text_hashes
 from pipeline_tasks.curation.ranked_block import ranked_of
@@ -83,14 +83,14 @@ class QueryBlock:
         """Whether each query is of one of these origins, [q]."""
         return np.isin(self.origins.dictionary.to_pylist(), origins)[self.origins.indices.to_numpy()]
 
-    def heard(self, rankings: Mapping[str, Version], top_n: int, own_wanted: np.ndarray) -> Heard:
+    def top_passages(self, rankings: Mapping[str, Version], top_n: int, own_wanted: np.ndarray) -> TopPassages:
         """What all models say; the rank of a query's own positive where ``own_wanted`` [q].
 
         Raises:
             InputError: rankings lack a query.
         """
         n_queries, n_seats = self.panel.shape
-        heard = Heard.empty(n_queries, n_seats, top_n)
+        heard = TopPassages.empty(n_queries, n_seats, top_n)
         table = IdTable.of(self.ids)
         for number, model in enumerate(self.models):
             here = self.panel == number
@@ -104,7 +104,9 @@ class QueryBlock:
                 )
         return heard
 
-    def _hear(self, version: Version, table: IdTable, seats: np.ndarray, wanted: np.ndarray, heard: Heard) -> None:
+    def _hear(
+        self, version: Version, table: IdTable, seats: np.ndarray, wanted: np.ndarray, heard: TopPassages
+    ) -> None:
         from pipeline_tasks.curation.agreement_kernels import read_votes
 
         def read_part(number: int) -> None:

@@ -160,7 +160,7 @@ def matched(judged: Iterator[Verdict], labels: Sequence[tuple[int, Label]], file
 def _label(row: Any) -> tuple[str, Label | None]:
     """The id of a row's tuple, and its label where it has one."""
     given = row if isinstance(row, dict) else {}
-    tuple_id, keep, failed = (_said(given.get(name)) for name in _TO_FILL)
+    tuple_id, keep, failed = (_cell_text(given.get(name)) for name in _TO_FILL)
     if not tuple_id:
         raise InputError("no tuple_id: fill in what `foundry agreement sample` wrote (as CSV, with commas)")
     tuple_id = tuple_id if tuple_id.startswith(_LETTER) else _LETTER + tuple_id  # of files from before
@@ -174,7 +174,7 @@ def _label(row: Any) -> tuple[str, Label | None]:
     return tuple_id, None if keeps is None else Label(tuple_id, keeps, failed)
 
 
-def _said(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 

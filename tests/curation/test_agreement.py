@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline_tasks.core.arrays import lowest
-from pipeline_tasks.curation.agreement import NOBODY, Heard, agreed, placed
+from pipeline_tasks.curation.agreement import NOBODY, TopPassages, agreed, placed
 
 
 def positive(orders: tuple[str, ...], top_n: int, strategy: str = "mutual", own: str = "") -> str | None:
@@ -91,7 +91,7 @@ def test_against_a_plain_loop(data, n_models, top_n):
 
 
 def test_rank_and_score_come_from_the_top_n_else_from_what_is_known_of_the_own_positive():
-    heard = Heard.empty(3, 2, 2)
+    heard = TopPassages.empty(3, 2, 2)
     heard.n[:] = 2
     heard.scores[:] = [[[0.9, 0.8], [0.7, 0.6]]] * 3
     heard.own_rank[:], heard.own_score[:] = 9, 0.25
@@ -102,7 +102,7 @@ def test_rank_and_score_come_from_the_top_n_else_from_what_is_known_of_the_own_p
 
 
 def test_where_a_model_has_fewer_than_n_there_is_nobody():
-    heard = Heard.empty(2, 1, 3)
+    heard = TopPassages.empty(2, 1, 3)
     heard.n[:] = [[2], [0]]
     assert heard.votes(np.array([4, 5])).codes.tolist() == [[[4, 5, NOBODY]], [[NOBODY] * 3]]
 

@@ -149,17 +149,17 @@ def _busy_on_network_errors(*, reading: bool = False) -> Iterator[None]:
         yield
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
         late = isinstance(error, httpcore.ConnectTimeout)
-        raise Busy("timeout" if late else "unreachable", _said(error), away="host") from error
+        raise Busy("timeout" if late else "unreachable", _error_text(error), away="host") from error
     except httpcore.TimeoutException as error:
         raise Busy("timeout", "no byte for too long", away="address") from error
     except (httpcore.NetworkError, httpcore.RemoteProtocolError, ssl.SSLError) as error:
         # httpcore makes an SSLError its own only in the handshake
-        raise Busy("truncated" if reading else "bad_response", _said(error)) from error
+        raise Busy("truncated" if reading else "bad_response", _error_text(error)) from error
     except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
-        raise Refused("bad_url", _said(error)) from error
+        raise Refused("bad_url", _error_text(error)) from error
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

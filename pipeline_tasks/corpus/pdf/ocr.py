@@ -28,7 +28,7 @@ def tesseract_identity(language: str) -> list[str]:
     Raises:
         InputError: it is not installed, or lacks a language.
     """
-    version, listed = (_said(option) for option in ("--version", "--list-langs"))
+    version, listed = (_tesseract_output(option) for option in ("--version", "--list-langs"))
     folder = re.search(r'"(.+)"', listed.split("\n", 1)[0])
     if folder is None:
         raise InputError(f"{version} does not say where its languages are: install Tesseract 5, or set ocr=false")
@@ -41,7 +41,7 @@ def tesseract_identity(language: str) -> list[str]:
     return [version.split("\n", 1)[0].strip(), *(f"{name} {file_sha256(path)}" for name, path in files.items())]
 
 
-def _said(option: str) -> str:
+def _tesseract_output(option: str) -> str:
     program = shutil.which("tesseract")
     if program is None:
         raise InputError(

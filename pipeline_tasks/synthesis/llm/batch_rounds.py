@@ -18,7 +18,7 @@ from uuid import uuid4
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.paid.endpoint import FREE, Price, Terms, Tokens
-from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
+from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, failure_text
 from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.pins import pinned
@@ -208,7 +208,7 @@ class _Buying:
             return Round(open=len(batch.ids), done=standing.done)
         if standing.status == "failed":
             self._drop(batch)
-            refusal = f"{self._host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
+            refusal = f"{self._host} refused a batch of {len(batch.ids)} requests: {failure_text(standing.errors)}"
             if not standing.had_no_room:
                 raise InputError(refusal)
             log.warning("%s; they are asked later", refusal)

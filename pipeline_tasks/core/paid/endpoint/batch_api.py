@@ -205,7 +205,7 @@ class BatchApi:
             ) from None
 
 
-def said(errors: Any) -> str:
+def failure_text(errors: Any) -> str:
     """Why a batch failed, in the endpoint's words."""
     messages = [one.get("message") for one in _each(errors)]
     return clean("; ".join(str(one) for one in messages if one), _LONGEST_SAID) or "it does not say why"

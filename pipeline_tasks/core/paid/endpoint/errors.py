@@ -102,7 +102,7 @@ class Reply:
 def meaning(reply: Reply, named: MessageNames, secret: str) -> Exception:
     """The error that a reply with another status than 200 is."""
     status = reply.status
-    said, code = _said(reply, secret)
+    said, code = _error_message(reply, secret)
     wait_s = retry_after_s(reply.headers.get("retry-after", ""))
     detail = f": {said}" if said else ""
     if is_used_up(status, code):
@@ -139,7 +139,7 @@ def _to_mend(status: int, detail: str, named: MessageNames) -> FoundryError:
     return InputError(f"{host} refused the request for {model!r} ({status}){detail}; correct model or parameters")
 
 
-def _said(reply: Reply, secret: str) -> tuple[str, str]:
+def _error_message(reply: Reply, secret: str) -> tuple[str, str]:
     """The endpoint's own message, short and without the key, and its code for it."""
     error = _error_of(reply.body)
     code = error.get("code") or error.get("type")
