@@ -35,6 +35,7 @@ def train(
     progress: Report = lambda step, steps, facts: None,
     *,
     dev_of_start: Examples | None = None,
+    length_of_start: int | None = None,
     targets: Mapping[str, Examples] | None = None,
     threads: int = 1,
     devices: Sequence[str] = (),
@@ -55,6 +56,7 @@ def train(
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``tokens_per_s``,
             ``peak_gib`` of the GPU or else of the process, and ``dev_score`` where it is known).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
+        length_of_start: tokens after which that encoder cuts texts of either kind; as ``params`` say where not given.
         targets: sets that a sampler is guided by, asked as in ``dev``; that one where there are none.
         threads: of the processor; another number may change the last bits.
         devices: of this node; where more than one, or other nodes train with it, a process on each: together they take
@@ -69,7 +71,8 @@ def train(
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
-    work = partial(_train, examples, dev, dev_of_start or dev, targets or {}, backbone_dir, params, work_dir, threads)
+    of_start = dev_of_start or dev, length_of_start
+    work = partial(_train, examples, dev, *of_start, targets or {}, backbone_dir, params, work_dir, threads)
     return run_on_devices(work, devices, progress)
 
 
@@ -77,6 +80,7 @@ def _train(
     examples: Examples,
     dev: Examples,
     dev_of_start: Examples,
+    length_of_start: int | None,
     targets: Mapping[str, Examples],
     backbone_dir: Path,
     params: TrainParams,
@@ -88,11 +92,12 @@ def _train(
     encoder = open_encoder(backbone_dir, params, peers)
     check_backbone(encoder, params, params.max_length)
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
-    sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
-    sets |= {f"target-{number}": rows for number, rows in enumerate(targets.values())}
+    own = dict.fromkeys(lengths, length_of_start) if length_of_start else lengths
+    sets = {"train": (examples, lengths), "dev_of_start": (dev_of_start, own), "dev": (dev, lengths)}
+    sets |= {f"target-{number}": (rows, lengths) for number, rows in enumerate(targets.values())}
     with peers.first_of_node():
         data, of_start, of_trained, *guides = (
-            tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
+            tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **cut) for name, (rows, cut) in sets.items()
         )
     _check_rows(data, params)
     gradients = Gradients(encoder, data, params, peers)

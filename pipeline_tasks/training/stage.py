@@ -129,6 +129,7 @@ def train_and_export(
             run.scratch / "checkpoints",
             report,
             dev_of_start=rows.dev(start.layout),
+            length_of_start=start.layout.max_length,
             targets=rows.targets(layout),
             threads=settings().threads,
             devices=devices_of(params.device),

@@ -28,10 +28,12 @@ from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.data.prompting import with_passage_prefix
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.pretrain import dev_set, pretrain
 from pipeline_tasks.training.triplets import prompts
+from pipeline_tasks.training.validation import validate
 from tests import shapes
 from tests.stores import go, put
 from tests.training.conftest import passage, query
@@ -194,6 +196,21 @@ def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished)
     assert rows["positive"].to_pylist() == [ASKED["passage"] + passage(9)]
     assert examples.others == [ASKED["passage"] + passage(9, 1)]
     assert rows["query"].to_pylist() == [ASKED["query"] + query(9)]
+
+
+def test_the_start_is_scored_where_its_own_files_cut_texts(store, finished, tmp_path):
+    far = [15 * "wc " + passage(topic) for topic in range(9)]
+    asked = [pair(topic, "dev") | {"passage": text, "positive": text} for topic, text in enumerate(far)]
+    pairs = put(store, PAIRS, [pair(topic, "train") for topic in range(6)] + asked, dataset="mtp")
+    layout, encoder = layout_of(finished), load(finished)
+    scores = {}
+    for cut in (16, layout.max_length):
+        lengths = {"max_query_length": cut, "max_passage_length": cut}
+        dev = dev_set(Version.open(store, pairs), layout)
+        rows = tokenized(dev, encoder.tokens, tmp_path / str(cut), **lengths)
+        scores[cut] = round(validate(encoder, rows, 1024, autocast=False), 4)
+    made = go(store, pretrain, backbone=str(finished), **SHORT | {"max_query_length": 16, "max_passage_length": 16})
+    assert made.counters["dev_ndcg_at_10_of_start"] == scores[24] != scores[16]
 
 
 def test_a_chain_knows_what_its_first_model_was_made_from(store, finished, tiny_bert, tmp_path):
