@@ -144,12 +144,13 @@ def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit =
         negatives = [passages[name] for name in passages if name != answer][:n_negatives]
         yield block(
             queries=texts[instruction, query],
-            prompts=prompts.get((instruction, query)),
+            prompts=prompts[instruction, query],
+            pools_prompts=layout.pools_prefix,
             positives=passages[answer],
             negatives=_by_row(negatives, len(tuples)),
             other_instructions=_by_row([texts[one] for one in same], len(tuples)),
             other_queries=_by_row([texts[one] for one in others], len(tuples)),
-            other_prompts=_by_row([prompts[one] for one in (*same, *others)], len(tuples)) if prompts else None,
+            other_prompts=_by_row([prompts[one] for one in (*same, *others)], len(tuples)),
             sources=sources(tuples, unit, ""),
             tuples=_names(texts),
         )
@@ -169,10 +170,11 @@ def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: 
         yield block(
             queries=plain["queries"],
             prompts=plain["prompts"],
+            pools_prompts=layout.pools_prefix,
             positives=passages[answer],
             negatives=_by_row(negatives, len(tuples)),
             other_queries=_by_row([texts[one] for one in others], len(tuples)),
-            other_prompts=_by_row([prompts[one] for one in others], len(tuples)) if prompts else None,
+            other_prompts=_by_row([prompts[one] for one in others], len(tuples)),
             sources=sources(tuples, unit, PLAIN),
             tuples=_names(texts),
         )
@@ -184,10 +186,10 @@ def dev_set(tuples: Version, layout: Layout) -> Examples:
 
 
 def _instructed_texts(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:
-    """(instruction, query) -> how a model is asked, and what of it vectors leave out; the latter empty if nothing."""
+    """(instruction, query) -> how a model is asked, and what of that is the instruction."""
     found = {(i, q): query_columns(_query_rows(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
-    prompts = {} if layout.pools_prefix else {one: of["prompts"] for one, of in found.items()}
-    return {one: of["queries"] for one, of in found.items()}, prompts
+    texts, prompts = ({one: of[name] for one, of in found.items()} for name in ("queries", "prompts"))
+    return texts, prompts
 
 
 def _passages(tuples: pa.Table, layout: Layout) -> dict[str, list[str]]:

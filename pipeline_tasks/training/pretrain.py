@@ -194,9 +194,9 @@ def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, 
     prefix = layout.query_prefix(None)
     for rows in _rows(pairs, cloze, params):
         queries = pc.binary_join_element_wise(prefix, rows["query"], "")
-        prompts = None if layout.pools_prefix else [prefix] * len(rows)
+        prompts, pooled, of = [prefix] * len(rows), layout.pools_prefix, rows["source"]
         positives, answers = with_passage_prefix(rows["positive"], layout), with_passage_prefix(rows["answers"], layout)
-        yield block(queries, positives, prompts=prompts, answers=answers, sources=rows["source"])
+        yield block(queries, positives, prompts=prompts, pools_prompts=pooled, answers=answers, sources=of)
 
 
 def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Iterator[pa.Table]:

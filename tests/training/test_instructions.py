@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -17,6 +20,8 @@ from pipeline_tasks.evaluation.systems import Queries
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.data import judged_dev
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.model.export import export
@@ -60,6 +65,18 @@ def test_a_query_is_asked_with_its_own_instruction_else_with_that_of_its_intent(
     (block,) = read
     assert block["prompt"].to_pylist() == before
     assert block["query"].to_pylist() == [text + query(i) for i, text in enumerate(before)]
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(("longest", "n_cut"), [(8, 1), (4, 2)])
+def test_an_instruction_that_leaves_no_room_for_its_query_is_refused(tmp_path, tiny_bert, pooled, longest, n_cut):
+    version, layout = triplets(LocalStore(tmp_path), "train", instruction=OWN), replace(LAYOUT, pools_prefix=pooled)
+    rows = Examples(partial(training_rows, [version], FinetuneParams(), layout))
+    tokens, lengths = load(tiny_bert).tokens, {"max_passage_length": 16}
+    assert len(tokenized(rows, tokens, tmp_path / "room", max_query_length=9, **lengths)) == 2
+    nothing = f"max_query_length={longest} leaves nothing of {n_cut} queries behind an instruction of 7 tokens"
+    with pytest.raises(InputError, match=nothing):
+        tokenized(rows, tokens, tmp_path / "none", max_query_length=longest, **lengths)
 
 
 @pytest.mark.parametrize(

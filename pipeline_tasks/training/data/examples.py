@@ -15,6 +15,7 @@ SCHEMA = pa.schema(
     [
         pa.field("query", pa.string()),
         pa.field("prompt", pa.string()),
+        pa.field("pooled_prompt", pa.string()),
         pa.field("positive", pa.string()),
         pa.field("negatives", pa.list_(pa.string())),
         pa.field("targets", pa.list_(pa.float32())),
@@ -30,6 +31,7 @@ SCHEMA = pa.schema(
 
 - ``query``: with the instruction that it is asked with.
 - ``prompt``: the instruction that the query begins with, where its vector leaves that out.
+- ``pooled_prompt``: the same where its vector is over that, too.
 - ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
 - ``answers``: further texts that are no wrong answers, such as the query's own words or the passage that it was cut
@@ -70,6 +72,7 @@ def block(
     negatives: Sequence[Sequence[str]] | pa.Array | pa.ChunkedArray | None = None,
     *,
     prompts: Sequence[str] | None = None,
+    pools_prompts: bool = False,
     targets: Sequence[Sequence[float]] | None = None,
     answers: Sequence[Sequence[str]] | pa.Array | None = None,
     sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
@@ -78,15 +81,16 @@ def block(
     other_queries: Sequence[Sequence[str]] | None = None,
     other_prompts: Sequence[Sequence[str]] | None = None,
 ) -> pa.Table:
-    """A block of rows from its columns.
+    """A block of rows from its columns; ``pools_prompts``: vectors of queries are over their prompts, too.
 
     Raises:
         InputError: the columns differ in length.
     """
     given: dict[str, Any] = {
-        "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
-        "answers": answers, "source": sources, "tuple": tuples, "other_instructions": other_instructions,
-        "other_queries": other_queries, "other_prompts": other_prompts,
+        "query": queries, "pooled_prompt" if pools_prompts else "prompt": prompts, "positive": positives,
+        "negatives": negatives, "targets": targets, "answers": answers, "source": sources, "tuple": tuples,
+        "other_instructions": other_instructions, "other_queries": other_queries,
+        "other_prompts": None if pools_prompts else other_prompts,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -14,7 +14,7 @@ from pipeline_tasks.encoders.layout import Layout
 
 
 def query_columns(rows: pa.Table, layout: Layout) -> dict[str, Any]:
-    """The columns ``queries``, ``prompts`` and ``answers`` of a block, as ``layout`` wants queries asked.
+    """``queries``, ``prompts``, ``pools_prompts`` and ``answers`` of a block, as ``layout`` wants queries asked.
 
     Args:
         rows: with columns ``query`` and ``intent``; ``instruction``, where there is one, goes before the intent's.
@@ -24,7 +24,7 @@ def query_columns(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     before = [layout.query_prefix(*of_query) for of_query in zip(*columns, strict=True)]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
     own = own_words(rows["query"], layout)
-    return {"queries": prefixed, "prompts": None if layout.pools_prefix else before, "answers": own}
+    return {"queries": prefixed, "prompts": before, "pools_prompts": layout.pools_prefix, "answers": own}
 
 
 def own_words(queries: pa.ChunkedArray, layout: Layout) -> pa.Array:

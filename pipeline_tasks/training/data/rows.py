@@ -101,7 +101,7 @@ def tokenized(
     read.passages.add(pa.array(examples.others, pa.string()))
     lengths = [max_query_length, max_passage_length]
     key = short_id(read.queries.digest().hex(), read.passages.digest().hex(), tokenizer.meaning, lengths)
-    numbers, first_query, first_passage = read.finish()
+    numbers, prompted, first_query, first_passage = read.finish()
     queries, passages = (
         tokens(folder / f"{name}.arrow", f"{key}/{name}", texts, len(first), tokenizer, length)
         for name, texts, first, length in (
@@ -115,12 +115,11 @@ def tokenized(
         if reach := int((made.lengths >= longest).sum()):
             message = "%s: of %d texts that are a %s, %d reach max_%s_length=%d, the tokens after which they are cut"
             log.info(message, folder.name, len(made), what, reach, what, longest)
-    left_out = numbers["unpooled"]
     cut = queries.lengths >= max_query_length
-    if len(full := np.flatnonzero((left_out > 0) & cut & (left_out >= queries.lengths - tokenizer.n_after))):
+    if len(full := np.flatnonzero((prompted > 0) & cut & (prompted >= queries.lengths - tokenizer.n_after))):
         raise InputError(
             f"max_query_length={max_query_length} leaves nothing of {len(full)} queries behind an instruction of "
-            f"{left_out[full].max()} tokens that is not pooled: raise it, or shorten the instruction"
+            f"{prompted[full].max()} tokens: raise it, or shorten the instruction"
         )
     return Rows(_digest(key, numbers), queries, passages, **numbers)
 
@@ -133,6 +132,7 @@ class _Reading:
         self._in_tuple: list[np.ndarray] = []
         self._tokenizer = tokenizer
         self._unpooled: list[np.ndarray] = []
+        self._pooled: list[np.ndarray] = []
         self._sources: dict[str, int] = {}
         self._source_of: list[np.ndarray] = []
         self._rows: list[int] = []
@@ -152,6 +152,7 @@ class _Reading:
         self.passages.add(block["positive"])
         self.passages.add(negatives.flatten())
         self._unpooled.append(self._prefix_lengths(block["prompt"].combine_chunks()))
+        self._pooled.append(self._prefix_lengths(block["pooled_prompt"].combine_chunks()))
         prompts, n_contrasts = block["other_prompts"].combine_chunks().flatten(), len(contrasts.flatten())
         self._unpooled.append(self._prefix_lengths(prompts) if len(prompts) else np.zeros(n_contrasts, np.int64))
         self._contrasts.append(_lengths(contrasts))
@@ -172,8 +173,8 @@ class _Reading:
         coded = prompts.dictionary_encode()
         return self._tokenizer.prefix_lengths(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
 
-    def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-        """The rows but for the tokens; where each query came first, and each passage."""
+    def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
+        """The rows but for the tokens; how long each query's prompt is; where queries came first, and passages."""
         query_at, first_query = self.queries.finish()
         passage_at, first_passage = self.passages.finish()
         queries, contrasts = _apart(query_at, self._rows, self._contrasts)
@@ -184,8 +185,10 @@ class _Reading:
         answers = np.concatenate([query_of, asking]), np.concatenate([positive_of, further[further >= 0]])
         tuples, alone = self._tuples.finish()[0], ~np.concatenate([np.zeros(0, bool), *self._in_tuple])
         tuples[alone] = len(tuples) + np.arange(alone.sum())
+        unpooled = np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query]
+        np.maximum.at(prompted := unpooled.copy(), query_of, np.concatenate([np.zeros(0, np.int64), *self._pooled]))
         numbers = {
-            "unpooled": np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query],
+            "unpooled": unpooled,
             "query_of": query_of,
             "positive_of": positive_of,
             "negatives_of": Ragged.joined(self._negatives, negatives, np.int64),
@@ -197,7 +200,7 @@ class _Reading:
             "sources": list(self._sources),
             "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
         }
-        return numbers, first_query, first_passage
+        return numbers, prompted, first_query, first_passage
 
 
 def _contrasts(block: pa.Table) -> pa.ListArray:

@@ -95,6 +95,16 @@ def test_prompts_that_are_not_pooled_are_counted_in_tokens(tokenizer, tmp_path) 
         tokenized(full, tokenizer, tmp_path / "full", **LENGTHS)
 
 
+def test_a_prompt_that_is_pooled_leaves_room_for_a_query(tokenizer, tmp_path) -> None:
+    prompt = "wa wb "
+    asked, poisoned = [prompt + "ta", prompt + "tb"], {"other_instructions": [[prompt + "tb"], []]}
+    rows = Examples.of(asked, ["tc", "td"], prompts=[prompt] * 2, pools_prompts=True, **poisoned)
+    room = tokenized(rows, tokenizer, tmp_path / "5", max_query_length=5, max_passage_length=6)
+    assert room.unpooled.tolist() == [0, 0] and room.queries[0].tolist() != room.queries[1].tolist()
+    with pytest.raises(InputError, match="max_query_length=4 leaves nothing of 2 queries behind an instruction of 3"):
+        tokenized(rows, tokenizer, tmp_path / "4", **LENGTHS)
+
+
 def test_texts_that_are_cut_are_told(tokenizer, tmp_path, caplog) -> None:
     caplog.set_level("INFO")
     examples = Examples.of(["ta", "wa wb wc ta"], ["tb", "tc"])
