@@ -136,6 +136,7 @@ def layout_of_folder(folder: Path) -> Layout:
             f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
         )
     _check_case(folder)
+    _check_side(folder)
     config = object_in(folder / "config.json")
     return Layout(
         pooling,
@@ -172,6 +173,17 @@ def _check_case(folder: Path) -> None:
         raise InputError(
             f"{file} makes texts small before a tokenizer that tells cases apart: save the model with a tokenizer "
             "whose normalizer does so, and without do_lower_case"
+        )
+
+
+def _check_side(folder: Path) -> None:
+    """Refuse a tokenizer that cuts long texts at their beginning, which is where their instruction is."""
+    saved = optional_object(folder / "tokenizer.json").get("truncation") or {}
+    side = optional_object(folder / "tokenizer_config.json").get("truncation_side") or saved.get("direction")
+    if str(side).lower() == "left":
+        raise InputError(
+            f"the tokenizer of {folder} cuts long texts at their beginning (truncation_side 'left'), and here they are "
+            "cut at their end: set truncation_side to right in tokenizer_config.json, or make the model again"
         )
 
 

@@ -169,6 +169,22 @@ def test_case_is_the_tokenizers_business(tmp_path, normalizer, works):
 
 
 @pytest.mark.parametrize(
+    ("config", "saved", "works"),
+    [
+        ({"truncation_side": "left"}, None, False),
+        ({}, {"direction": "Left"}, False),
+        ({"truncation_side": "right"}, {"direction": "Left"}, True),
+        ({}, {"direction": "Right"}, True),
+        ({}, None, True),
+    ],
+)
+def test_a_tokenizer_that_cuts_texts_at_their_beginning_is_refused(tmp_path, config, saved, works):
+    write(tmp_path, {"pooling_mode": "mean"}, tokenizer_config=config, tokenizer={"truncation": saved})
+    with nullcontext() if works else pytest.raises(InputError, match="cuts long texts at their beginning .* set trunc"):
+        layout_of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("modules.json", b"{}", "is no list of modules"),

@@ -146,7 +146,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
 def _save_tokenizer(encoder: TrainableEncoder, out_dir: Path, layout: Layout) -> None:
     """Save without the padding and truncation that the last call happened to leave switched on.
 
-    What is put behind every text is in the files, whoever reads them.
+    What is put behind every text is in the files, whoever reads them, and that texts are cut at their end.
     """
     tokenizer = encoder.tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -157,6 +157,7 @@ def _save_tokenizer(encoder: TrainableEncoder, out_dir: Path, layout: Layout) ->
     path = out_dir / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in config.items() if key not in _LOCAL_KEYS}
+    kept |= {"truncation_side": "right"} if "truncation_side" in kept else {}
     _write_json(path, kept | {"model_max_length": layout.max_length})
     if end := encoder.tokens.end:
         _append(out_dir / "tokenizer.json", end[0])

@@ -1,7 +1,9 @@
 """An exported encoder is a sentence-transformers model with the same embeddings and the same bytes each time."""
 
 import hashlib
+import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +167,22 @@ def test_no_word_becomes_a_token_to_pad_with(tmp_path) -> None:
 def test_a_tokenizer_of_words_alone_is_refused_before_it_trains(tmp_path) -> None:
     with pytest.raises(InputError, match="start has no token to pad with: name a pad_token that no text"):
         load(words_alone(tmp_path / "start"))
+
+
+def test_texts_are_cut_where_training_cut_them(tiny_bert, tmp_path) -> None:
+    """Though the trunk's tokenizer cuts them at their beginning."""
+    from sentence_transformers import SentenceTransformer
+
+    trunk = shutil.copytree(tiny_bert, tmp_path / "trunk")
+    config = json.loads((trunk / "tokenizer_config.json").read_text())
+    (trunk / "tokenizer_config.json").write_text(json.dumps(config | {"truncation_side": "left"}))
+    encoder, texts = load(trunk), ["ta wb wc wd we wf wg wh tq"]
+    with torch.no_grad():
+        ours = encoder.encode(encoder.features(encoder.tokens.ids(texts, 6))).numpy()
+    export(encoder, tmp_path / "m", card=CARD, layout=Layout("mean", 6))
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True).encode(texts)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    assert layout_of_folder(tmp_path / "m").max_length == 6
 
 
 def test_an_empty_prompt_of_an_intent_stays_one(tiny_bert, tmp_path) -> None:
