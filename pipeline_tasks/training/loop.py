@@ -30,6 +30,9 @@ from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.sampling.sampled_schedule import Sampling, Trajectory
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
 
+_ROUNDING = 1e-12
+"""Scores that differ by no more are equal: a mean over the same ranks may, by their order; another rank makes more."""
+
 Report = Callable[[int, int, dict[str, float]], None]
 
 
@@ -63,7 +66,8 @@ class TrainResult:
         steps: optimiser steps of the whole run.
         epochs: passes over the training rows; with a sampler as many rows as that many passes have.
         best_step: the step whose weights these are, 0 for those it came with; the last one without development data.
-        best_score: its score on the development set (NDCG@10 in contrastive learning), None without one.
+        best_score: its score on the development set (NDCG@10 in contrastive learning), None without one; of scores that
+            are equal but for rounding the highest.
         scores: (step, score) of every evaluation; the first is step 0, the encoder as it came.
         losses: training loss of every step.
         rows: how many rows every step learned from.
@@ -205,8 +209,9 @@ class _Run:
                 f"learning_rate ({self.params.learning_rate}) and start again in an empty work folder"
             )
         state.scores.append((state.step, score))
-        if state.best_score is None or score >= state.best_score:
-            state.best_step, state.best_score = state.step, score
+        highest = score if state.best_score is None else max(score, state.best_score)
+        if score >= highest - _ROUNDING:
+            state.best_step, state.best_score = state.step, highest
             weights = whole(self.encoder.trained(), self.peers)
             if self.peers.leads:
                 checkpoints.save_best(self.work_dir, state.step, weights)
