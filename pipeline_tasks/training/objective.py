@@ -124,5 +124,10 @@ class Objective(Named):
         """Whether the queries that rows bring as contrasts are encoded."""
         return self.reads_contrasts or any(inner.needs_contrasts for inner in self._inner())
 
+    @property
+    def parts(self) -> list[Objective]:
+        """It and all that it wraps."""
+        return [self, *(part for inner in self._inner() for part in inner.parts)]
+
     def _inner(self) -> list[Objective]:
         return [value for _, value in self if isinstance(value, Objective)]

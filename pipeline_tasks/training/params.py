@@ -13,6 +13,8 @@ from pipeline_tasks.training.data.mixture import Mixture
 from pipeline_tasks.training.named import without_code
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective
+from pipeline_tasks.training.objectives.kl_distillation import KLDistillation
+from pipeline_tasks.training.objectives.matryoshka import Matryoshka
 from pipeline_tasks.training.samplers import AnySampler
 
 Unit = Literal["source", "intent", "all"]
@@ -169,6 +171,20 @@ class TrainParams(OptimiserParams):
         named = ("objective", "mixture", "sampler")
         found = super().from_identity(identity)
         return found | {name: without_code(found[name]) for name in named if name in found}
+
+    @model_validator(mode="after")
+    def _check_objectives(self) -> Self:
+        for part in (part for objective in self.objectives for part in objective.parts):
+            if isinstance(part, Matryoshka) and part.weights and (min(part.weights) < 0 or not any(part.weights)):
+                raise ValueError(
+                    f"weights={list(part.weights)} of matryoshka: with a weight below 0 the opposite is learned, and "
+                    "with 0 alone nothing: give each prefix 0 or more, and one of them more, or leave weights out"
+                )
+            if isinstance(part, KLDistillation) and part.hard is None and not part.weight:
+                raise ValueError(
+                    "kl_distillation with hard=null and weight=0 learns nothing: set weight=1, or name a loss as hard"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_sampler(self) -> TrainParams:

@@ -127,6 +127,24 @@ def test_a_wrong_choice_says_what_there_is(given: str, message: str) -> None:
         finetune.parse({"objective": given})
 
 
+@pytest.mark.parametrize("weights", [[0, 0], [-1, -1], [2, -1]])
+def test_weights_by_which_nothing_or_the_opposite_is_learned_are_refused(weights) -> None:
+    prefixes = {"name": "matryoshka", "dims": [8, 32]}
+    inside = {"name": "same_tower", "inner": prefixes | {"weights": weights}}
+    for wrong in ({"objective": inside["inner"]}, {"mixture": {"dm": {"objective": inside}}}):
+        with pytest.raises(InputError, match=rf"weights=\[{weights[0]}\.0, .* of matryoshka: .* leave weights out"):
+            finetune.parse(wrong)
+    assert finetune.parse({"objective": prefixes | {"weights": [1, 0]}}).objective.weights == (1, 0)
+
+
+def test_a_distillation_from_neither_labels_nor_teacher_is_refused() -> None:
+    nothing = {"name": "kl_distillation", "hard": None, "weight": 0}
+    for wrong in (nothing, {"name": "matryoshka", "dims": [8], "inner": nothing}):
+        with pytest.raises(InputError, match="hard=null and weight=0 learns nothing: set weight=1, or name a loss"):
+            finetune.parse({"objective": wrong})
+    finetune.parse({"objective": nothing | {"hard": "info_nce"}})
+
+
 def test_a_teacher_that_is_missing_is_missed_before_training(tiny_bert, rows, tmp_path) -> None:
     params = TrainParams(objective="kl_distillation", device="cpu", **LENGTHS)
     with pytest.raises(InputError, match="'kl_distillation' learns from a teacher and no row has its scores"):
