@@ -31,7 +31,7 @@ def erase_command(
     names: Annotated[list[str], typer.Argument(metavar="DOC_ID|SHA256|URL…", help="documents to erase")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
     drop_models: Annotated[
-        bool, typer.Option("--drop-models", help="also drop the models that were trained on them")
+        bool, typer.Option("--drop-models", help="also drop the models that were trained on them, and their scores")
     ] = False,
 ) -> None:
     """Erase documents from every version, with all that was made of them, and prove it; only when no step runs."""
@@ -44,19 +44,16 @@ def erase_command(
     console().print(table)
     if dry_run:
         typer.echo(f"{done.answers:,} stored answers would go")
+        _tell_models(done, "; it would be dropped" if drop_models else "")
         return
     unfold(where)
     fold(where)
     typer.echo(f"{len(done.versions):,} versions are written anew, {done.answers:,} stored answers went")
     if done.findings:
         _tell(done.findings)
-    commands = [_command(model) for model in done.models]
+    _tell_models(done, "; it is dropped" if drop_models else "")
     if drop_models:
         _drop_models(where, done)
-    for model, command in zip(done.models, commands, strict=True):
-        typer.echo(f"{model.ref} was trained on it{'; it is dropped' if drop_models else ''}: {command}")
-    if done.models and not drop_models:
-        typer.echo("what a model learned stays in it: erase again with --drop-models, then train with these commands")
 
 
 def _forms(name: str) -> set[str]:
@@ -83,17 +80,31 @@ def _tell(findings: Findings) -> None:
         )
 
 
+def _tell_models(done: Erased, fate: str) -> None:
+    """Every version of what was learned, and what makes it again, in the order in which that has to be."""
+    for model in done.models:
+        typer.echo(f"{model.ref} was trained on it{fate}: {_command(model)}")
+    for made in done.by_models:
+        typer.echo(f"{made.ref} was made with such a model{fate}: {_command(made)}")
+    if done.models and not fate:
+        typer.echo("what a model learned stays in it: erase with --drop-models, then run these commands")
+
+
 def _drop_models(where: Store, done: Erased) -> None:
-    """Without their manifests their steps make them again; ``foundry gc`` drops the files."""
-    gone = {model.ref for model in done.models}
-    forget(where, Damage({}, done.models, {key: None for key, ref in refs(where).items() if ref in gone}, 0))
+    """Without their manifests their steps make them again; ``foundry gc`` drops the files.
+
+    What was made of a model goes before it: of one that is gone nothing is found any more.
+    """
+    versions = [*done.by_models, *reversed(done.models)]
+    gone = {version.ref for version in versions}
+    forget(where, Damage({}, versions, {key: None for key, ref in refs(where).items() if ref in gone}, 0))
 
 
-def _command(model: Manifest) -> str:
+def _command(made: Manifest) -> str:
     """What makes a version again, of the inputs that it was made of; or why that cannot be told."""
     try:
-        step = get_step(model.step)
-        params = step.parse(step.params.from_identity(model.params))
-        return Job(step, params, {name: list(map(Ref.parse, texts)) for name, texts in model.inputs.items()}).command()
+        step = get_step(made.step)
+        params = step.parse(step.params.from_identity(made.params))
+        return Job(step, params, {name: list(map(Ref.parse, texts)) for name, texts in made.inputs.items()}).command()
     except InputError as error:
-        return f"no command makes it again as it was ({error}); run {model.step} with what `foundry show` tells"
+        return f"no command makes it again as it was ({error}); run {made.step} with what `foundry show` tells"

@@ -69,6 +69,11 @@ class EvaluationParams(StartParams, PaidParams):
         instructions = next(filter(None, map(instructions_of, asked)), {})
         return found | ({"instructions": instructions} if instructions else {})
 
+    @classmethod
+    def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`StepParams.from_identity`; of a system its name."""
+        return super().from_identity(identity) | {"systems": [system["name"] for system in identity["systems"]]}
+
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Only a served model wants a key."""
         return declared if any(is_served(get(name)) for name in self._registered) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,10 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest, resolve
-from tests.core.erasure.library import A, fill
+from pipeline_tasks.datasets import EVALUATIONS, PASSAGES
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
+from tests.core.erasure.library import A, everything, fill
+from tests.stores import put
 
 
 @pytest.fixture
@@ -44,6 +47,56 @@ def test_a_takedown_request_from_dry_run_to_models(foundry):
     assert dropped.exit_code == 0 and "it is dropped" in dropped.stdout
     assert isinstance(foundry("show", name).exception, InputError)
     assert foundry("show", "model/33m/plain").exit_code == 0
+
+
+def evaluated(store: LocalStore, model: str) -> Ref:
+    params = evaluate_retriever.parse({}).identity()
+    name = f"eval/{model.rpartition('/')[2]}"
+    ref = put(store, EVALUATIONS, [], dataset=name, params=params, models=resolve(store, Ref.parse(model)))
+    commit(store, load_manifest(store, ref).model_copy(update={"id": "e" * 16, "step": "evaluate_retriever"}))
+    return ref.model_copy(update={"version": "e" * 16})
+
+
+def test_scores_of_dropped_models_are_told_in_a_dry_run_and_go_with_them(foundry, tmp_path):
+    store = LocalStore(tmp_path / "store")
+    scores, others = (evaluated(store, f"model/33m/{stage}") for stage in ("finetune", "plain"))
+    pool = put(store, PASSAGES, [], dataset="corpus/a-dev", params={"depth": 1}, evaluation=scores)
+    began, before = f"{scores} was made with such a model", everything(store)
+
+    def versions(*options: str) -> list[str]:
+        return [line for line in foundry("erase", A.url, *options).stdout.splitlines() if "@" in line]
+
+    told = [versions("--dry-run")]
+    assert everything(store) == before
+    told += [versions(), versions("--dry-run", "--drop-models"), versions("--drop-models")]
+    assert told[0] == told[1]
+    for lines, fate in zip(told, ("", "", "; it would be dropped", "; it is dropped"), strict=True):
+        assert len(lines) == 4 and all(f"it{fate}: " in line or f"model{fate}: " in line for line in lines)
+        assert any(line.startswith(f"{began}{fate}: foundry run evaluate_retriever --input models=") for line in lines)
+    for gone in ("model/33m/pretrain", "model/33m/finetune", "eval/finetune", str(scores)):
+        assert isinstance(foundry("show", gone).exception, InputError)
+    assert foundry("show", str(others)).exit_code == foundry("show", str(pool)).exit_code == 0
+
+
+def test_a_drop_that_was_killed_is_finished_by_the_next(foundry, tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "store")
+    evaluated(store, "model/33m/finetune")
+    assert foundry("erase", A.url).exit_code == 0
+    deleted = LocalStore.delete_all
+
+    def killed(self: LocalStore, keys: Iterable[str]) -> None:
+        names = list(keys)
+        if any(name.startswith("versions/model/") for name in names):
+            deleted(self, names[:3])
+            raise KeyboardInterrupt
+        deleted(self, names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete_all", killed)
+        assert foundry("erase", A.url, "--drop-models").exit_code != 0
+    assert foundry("erase", A.url, "--drop-models").exit_code == 0
+    left = {key.rpartition("/")[0] for name in ("model", "eval") for key in store.keys(f"versions/{name}")}
+    assert left == {"versions/model/33m/plain"}
 
 
 def test_a_model_that_no_command_makes_again_is_dropped_and_named(foundry, tmp_path):

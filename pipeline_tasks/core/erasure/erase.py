@@ -29,6 +29,7 @@ from pipeline_tasks.core.erasure.search import (
     short_texts,
 )
 from pipeline_tasks.core.erasure.this_machine import clean_this_machine
+from pipeline_tasks.core.erasure.weights import made_by, trained_on_it
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
@@ -36,7 +37,7 @@ from pipeline_tasks.core.paid.batch_notes import check_no_batch_is_open
 from pipeline_tasks.core.parts import damage_told, read_part, write_rows
 from pipeline_tasks.core.pins import Deletion, deletion, living_pins
 from pipeline_tasks.core.removals import RemovedRows
-from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
+from pipeline_tasks.core.schema import REJECTS, RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in
 from pipeline_tasks.core.upkeep.gc import manifests_at
@@ -55,6 +56,7 @@ class Erased:
         versions: those that were written anew.
         models: versions of files that were trained on one of these, now or by an earlier erasure: these keep what they
             learned.
+        by_models: versions of rows that were made by one of these: their scores.
         answers: stored answers that went, or would.
         findings: what a look at the whole store found afterwards.
     """
@@ -63,6 +65,7 @@ class Erased:
     rows: Counter[str] = field(default_factory=Counter)
     versions: list[Ref] = field(default_factory=list)
     models: list[Manifest] = field(default_factory=list)
+    by_models: list[Manifest] = field(default_factory=list)
     answers: int = 0
     findings: Findings | None = None
 
@@ -77,6 +80,7 @@ class _Work:
     done: Erased
     became: dict[str, Part] = field(default_factory=dict)
     lost: answers.Lost = field(default_factory=answers.Lost)
+    dry_run: bool = False
 
 
 def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False) -> Erased:
@@ -94,11 +98,12 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
     """
     asked = set(asked)
     if dry_run:
-        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
+        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)), dry_run=True)
         manifests = _manifests(store)
         _spread(work, manifests)
         _look(work, manifests)
         work.done.answers = len(answers.of_rows(store, work.lost, work.done.ids))
+        _tell_models(work, [_rewritten(work, manifest) for manifest in manifests])
         return work.done
     with deletion(store) as right:
         running = sorted({run.step for run in living_pins(store)})
@@ -129,12 +134,17 @@ def _carry_out(work: _Work, right: Deletion) -> None:
     _drop_parts(work, right, {part.key for manifest in changed for part in manifest.objects})
     _blot(work)
     left = clean_this_machine(store)
-    done.models = _trained_on_it(changed)
+    _tell_models(work, changed)
     done.findings = prove(store, done.ids, work.lost)
     for path in left:
         done.findings.note("work in progress that cannot go", path, True)
     if done.findings.clean:
         listed.note(store, erasure.model_copy(update={"done": True}))
+
+
+def _tell_models(work: _Work, manifests: list[Manifest]) -> None:
+    work.done.models = trained_on_it(manifests)
+    work.done.by_models = made_by(work.done.models, manifests)
 
 
 def _manifests(store: Store) -> list[Manifest]:
@@ -201,8 +211,10 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
     update = {"parts": parts, "rejects": rejects, "removals": removals, "params": params}
     if all(getattr(manifest, name) == value for name, value in update.items()):
         return manifest
-    log.info("%s is written anew without %d ids", manifest.ref, len(ids))
     after = manifest.model_copy(update=update | {"erased": sorted({*manifest.erased, work.name})})
+    if work.dry_run:
+        return after
+    log.info("%s is written anew without %d ids", manifest.ref, len(ids))
     removed = len(RemovedRows.of(store, after)) if schema else 0
     return after.model_copy(update={"rows": sum(part.rows for part in parts) - removed})
 
@@ -220,7 +232,10 @@ def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:
         left = rows.keys_left(table, ids)
     else:
         left = _rejects_left(table, ids)
-    return work.became.setdefault(part.sha256, part if left.equals(table) else write_rows(work.store, left))
+    if left.equals(table):
+        return work.became.setdefault(part.sha256, part)
+    new = Part(sha256="", rows=left.num_rows, size_bytes=0) if work.dry_run else write_rows(work.store, left)
+    return work.became.setdefault(part.sha256, new)
 
 
 def _rejects_left(table: pa.Table, ids: set[str]) -> pa.Table:
@@ -275,17 +290,3 @@ def _blot(work: _Work) -> None:
             clean = blotted(text, work.done.ids, listed.REASON)
             if clean != text:
                 work.store.replace(key, clean.encode())
-
-
-def _trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
-    """Versions of files that were made from one that was written anew, or from such a model."""
-    marked = {str(manifest.ref) for manifest in manifests if manifest.erased}
-    found: list[Manifest] = []
-    models, known = [manifest for manifest in manifests if manifest.rows_schema == FILES], -1
-    while known != len(found):
-        known = len(found)
-        for model in models:
-            if model not in found and marked.intersection(name for names in model.inputs.values() for name in names):
-                found.append(model)
-                marked.add(str(model.ref))
-    return found

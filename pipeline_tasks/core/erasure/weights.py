@@ -1,0 +1,36 @@
+"""What an erasure cannot take rows out of: models that learned from them, and what stands for these models' weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipeline_tasks.core.manifest import Manifest
+from pipeline_tasks.core.schema import FILES
+
+
+def trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
+    """Versions of files that were made from one that was written anew, or from such a model; those come first."""
+    marked = {str(manifest.ref) for manifest in manifests if manifest.erased}
+    found: list[Manifest] = []
+    models, known = [manifest for manifest in manifests if manifest.rows_schema == FILES], -1
+    while known != len(found):
+        known = len(found)
+        for model in models:
+            if model not in found and _reads(model, marked):
+                found.append(model)
+                marked.add(str(model.ref))
+    return found
+
+
+def made_by(models: Iterable[Manifest], manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Versions of rows that read one of ``models``, such as its scores.
+
+    What was made of such rows is none of these: a pool of what the models found holds passages, and queries that were
+    judged on it, and models whose checkpoints these chose, are of no dropped weights.
+    """
+    refs = {str(model.ref) for model in models}
+    return [made for made in manifests if made.rows_schema != FILES and _reads(made, refs)]
+
+
+def _reads(made: Manifest, refs: set[str]) -> bool:
+    return any(not refs.isdisjoint(names) for names in made.inputs.values())
