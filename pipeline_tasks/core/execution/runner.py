@@ -49,7 +49,7 @@ class Outcome:
     Attributes:
         ref: the version; None for a run over one group of parts.
         reused: nothing had to be built.
-        counters: rows in, out, rejected; parts built and reused; what the body counted.
+        counters: rows in (of what was built), out, rejected; parts built and reused; what the body counted.
     """
 
     ref: Ref | None
@@ -111,7 +111,7 @@ def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: 
     opened = job.open(store)
     job.params.check_versions(Inputs(opened))
     if made := job.made(store):
-        return _reused(store, job, made, group)
+        return _reused(store, made, group)
     if job.step.kind == "map":
         return _run_map(store, job, opened, group, workers)
     if group:
@@ -119,17 +119,17 @@ def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: 
     # A growing dataset has one history, whoever asks; other versions do not depend on what else is made.
     with store.alone(digest(job.dataset) if job.step.grows else job.ref.version):
         if made := job.made(store):
-            return _reused(store, job, made, group)
+            return _reused(store, made, group)
         job.refuse_setback(store)
         return _run_whole(store, job, opened, workers)
 
 
-def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
+def _reused(store: Store, ref: Ref, group: tuple[int, int] | None) -> Outcome:
+    """Without the rows in: which rows of its inputs, or of files beside them, count is up to the body."""
     if not group:
         latest.leave_latest(store, ref)
     manifest = load_manifest(store, ref)
     counters = Counter(
-        rows_in=sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs),
         rows_out=manifest.rows,
         rows_rejected=sum(p.rows for p in manifest.rejects),
         parts_reused=len(manifest.parts),

@@ -60,6 +60,7 @@ def test_same_inputs_no_work(store):
     assert [o.ref for o in again] == [o.ref for o in first]
     assert all(o.reused for o in again) and not any(o.reused for o in first)
     assert list(store.keys("objects")) == objects
+    assert all("rows_in" in o.counters for o in first) and not any("rows_in" in o.counters for o in again[1:])
     for one, two in zip(first, again, strict=True):
         names = ("rows_out", "rows_rejected")
         assert [one.counters[n] for n in names] == [two.counters[n] for n in names]
