@@ -33,7 +33,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import load_manifest, resolve
 
-_COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND version = ? GROUP BY name"
+_COUNTED = """SELECT name, arg_max(value, started_at) AS value FROM counters c JOIN steps s USING (run_id)
+              WHERE c.dataset = ? AND c.version = ? AND NOT coalesce(reused, false) GROUP BY name"""
 
 
 def sweep_command(
@@ -197,7 +198,7 @@ def run_chain(store: Store, chain: list[PlannedStep]) -> Outcome:
 
 
 def _as_when_built(store: Store, outcome: Outcome) -> Outcome:
-    """With what its steps' bodies counted, also where it was found made: the lineage has that."""
+    """With what the run counted that built it, also where it was found made; the last one, if it was dropped since."""
     if not outcome.reused or not outcome.ref:
         return outcome
     rows = query(store, _COUNTED, [outcome.ref.dataset, outcome.ref.version], rows=False).to_pylist()

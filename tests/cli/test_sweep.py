@@ -13,8 +13,18 @@ import pytest
 from pipeline_tasks.cli.costs import CostSources
 from pipeline_tasks.cli.plan_chain import Chain, PlannedStep, by_name
 from pipeline_tasks.cli.run import _source
-from pipeline_tasks.cli.sweep import _values, best_first, check_all_run, combinations, nested, run_chain, with_versions
+from pipeline_tasks.cli.sweep import (
+    _as_when_built,
+    _values,
+    best_first,
+    check_all_run,
+    combinations,
+    nested,
+    run_chain,
+    with_versions,
+)
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
@@ -167,6 +177,16 @@ def test_of_a_loss_the_lowest_is_the_best_and_what_has_none_comes_last():
     found = [({"n": n}, outcome) for n, outcome in enumerate(made)]
     assert [chosen["n"] for chosen, _ in best_first(found, "last_loss")] == [2, 1, 0]
     assert [chosen["n"] for chosen, _ in best_first(found, "sum")] == [1, 0, 2]
+
+
+def test_of_a_version_that_was_dropped_and_made_again_the_new_counters_count(store):
+    ref = Ref(dataset="model/22m/corpus", version="0" * 16)
+    for reused, value in ((False, 0.9), (False, 0.5), (True, 0.7)):
+        log = EventLog(store, "pretrain", "1")
+        log.emit("START", inputs={}, output=None, facts={"dataset": ref.dataset})
+        facts = {"dataset": ref.dataset, "reused": reused, "counters": {"dev_ndcg_at_10": value}}
+        log.emit("COMPLETE", inputs={}, output=str(ref), facts=facts)
+    assert _as_when_built(store, Outcome(ref, True)).counters == {"dev_ndcg_at_10": 0.5}
 
 
 def test_where_nothing_has_the_counter_it_says_so_and_which_there_are(toys):
