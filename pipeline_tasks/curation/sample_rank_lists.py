@@ -25,6 +25,10 @@ from pipeline_tasks.curation.splits import split_numbers
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANK_LISTS, RANKINGS
 
 _SHORTEST = 2
+_NAMED = (
+    "name it with --input rankings=DATASET@ID, as `foundry run` prints it: one that was there already does not become "
+    "latest (`foundry point` makes it so)"
+)
 _NONE = np.empty(0, np.uint64)
 
 
@@ -79,7 +83,8 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
     source = run.inputs["rankings"].manifest
     if source.params.get("depth", params.k) < params.k:
         depth = source.params["depth"]
-        raise InputError(f"k={params.k} of {source.ref}, which has {depth} ranks: rank with depth={params.k}")
+        remedy = f"rank with depth={params.k}, and {_NAMED}"
+        raise InputError(f"k={params.k} of {source.ref}, which has {depth} ranks: {remedy}")
     texts, pairs, answers = _opened(run.store, *(str(run.inputs[name].manifest.ref) for name in ("passages", "pairs")))
     asked = _places(rows["query_id"].combine_chunks(), pairs.ids, f"{source.ref} ranks for a query that is no pair")
     ranked, scores = (rows[name].combine_chunks() for name in ("passage_ids", "scores"))
@@ -208,7 +213,7 @@ def _places(ids: pa.Array, known: pa.Array, unless: str) -> np.ndarray:
     found = pc.index_in(ids, value_set=known)
     if found.null_count:
         unknown = ids.filter(pc.is_null(found))[0].as_py()
-        raise InputError(f"{unless}: {unknown}; give the versions that were ranked, or rank again")
+        raise InputError(f"{unless}: {unknown}; give the versions that were ranked, or rank again, and {_NAMED}")
     return found.to_numpy()
 
 

@@ -55,6 +55,14 @@ def test_no_help_text_has_the_markup_of_docstrings():
     assert [command.name for command in commands if re.search("``|:[a-z]+:`", command.help or "")] == []
 
 
+def test_the_commands_of_adapting_name_the_versions_that_those_before_them_print():
+    page = (ROOT / "docs/adapt.md").read_text("utf-8").replace("\\\n", "")
+    reads = re.findall(r"(?:foundry run|foundry sweep) (?:sample_rank_lists|adapt_to_corpus) .*", page)
+    inputs = {"sample_rank_lists": ["rankings=$rankings", "pairs=$queries"], "adapt_to_corpus": ["queries=$queries"]}
+    wanted = {line: [f"--input {one}" for name, of in inputs.items() if name in line for one in of] for line in reads}
+    assert len(reads) == 7 and [line for line in reads if not all(one in line for one in wanted[line])] == []
+
+
 def anchors_of(page: str) -> set[str]:
     """What a link into a page of Markdown may name: its headings as GitHub spells them, and explicit ids."""
     headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)

@@ -51,7 +51,8 @@ def test_a_second_run_makes_nothing_and_a_new_document_is_asked_about_alone(tmp_
     again = chain(store, embedder)
     assert [made.ref for made in again] == [made.ref for made in first]
     assert not any(made.counters.get("parts_built") or made.counters.get("optimiser_steps") for made in again)
-    with pytest.raises(InputError, match=r"k=13 of rankings/bm25@\w+, which has 12 ranks: rank with depth=13"):
+    deep = r"k=13 of rankings/bm25@\w+, which has 12 ranks: rank with depth=13, and name it with --input rankings="
+    with pytest.raises(InputError, match=deep):
         go(store, sample_rank_lists, k=13)
     lists = rows(store, "rank_lists")
     assert {row["split"] for row in lists} == {"train", "dev"}
@@ -64,3 +65,20 @@ def test_a_second_run_makes_nothing_and_a_new_document_is_asked_about_alone(tmp_
     assert (queries.counters["parts_built"], queries.counters["parts_reused"]) == (1, 2)
     assert ranked.counters["parts_built"] == drawn.counters["parts_built"] == 3, "words count otherwise in more text"
     assert adapted.counters["lists"] == 2 * first[-1].counters["lists"]
+
+
+def test_a_ranking_that_was_there_before_is_named_and_a_refusal_says_so(tmp_path):
+    """It does not become the latest again, however often it is asked for."""
+    store = LocalStore(tmp_path / "store")
+    put(store, PASSAGES, document(0, "train"), document(1, "dev"))
+    fewer, queries = (go(store, extract_queries, per_passage=n).ref for n in (1, 2))
+    mine, _, again = (
+        go(store, rank_bm25, {"pairs": [str(pairs)], "positives": [str(pairs)]}, depth=depth)
+        for pairs, depth in ((queries, 12), (fewer, 5), (queries, 12))
+    )
+    assert again.reused and again.ref == mine.ref
+    with pytest.raises(InputError, match="rank with depth=12, and name it with --input rankings=DATASET@ID"):
+        go(store, sample_rank_lists, k=12)
+    with pytest.raises(InputError, match="for a query that is no pair: .* rank again, and name it with --input rank"):
+        go(store, sample_rank_lists, {"rankings": [str(mine.ref)], "pairs": [str(fewer)]}, k=12)
+    assert go(store, sample_rank_lists, {"rankings": [str(again.ref)]}, k=12, m=4, first=0).ref
