@@ -14,8 +14,8 @@ from pipeline_tasks.core.ids import seed_of, short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
+from pipeline_tasks.synthesis.files.no_rows import nothing_in
 from pipeline_tasks.synthesis.files.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
-from pipeline_tasks.synthesis.files.pair_files import nothing_in
 
 
 class ReadClassesParams(OwnFilesParams):
@@ -60,8 +60,10 @@ def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterato
     """
     known = _read(params, run)
     if len(known.of_label) < 2:
-        message = f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one"
-        raise InputError(message) if known.texts else nothing_in(params.source, run, message)
+        if not known.texts:
+            names = {field: params.columns.get(field, field) for field in params.fields_of_a_row}
+            raise nothing_in(params.source, run, "a text with a label", names)
+        raise InputError(f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one")
     run.count("labels", len(known.of_label))
     yield from in_parts(filter(None, (_triplet(row, known, params, run) for row in range(len(known.texts)))))
 

@@ -17,7 +17,8 @@ from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, first_intent, load_intents
 from pipeline_tasks.synthesis.files.found_pairs import FIELDS, Found, Rules, in_parts, pairs_of
-from pipeline_tasks.synthesis.files.pair_files import PairFiles, nothing_in
+from pipeline_tasks.synthesis.files.no_rows import nothing_in
+from pipeline_tasks.synthesis.files.pair_files import PairFiles
 
 
 class ReadPairsParams(StepParams):
@@ -93,9 +94,25 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
         n_pairs += table.num_rows
         yield table
     if not n_pairs:
-        asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in ("query", "positive"))
-        message = f"no row of {params.source!r} is a pair: its columns are read as {asked}; name others in columns"
-        raise nothing_in(params.source, run, message)
+        raise _refusal(inputs, params, rules, run)
+
+
+def _refusal(inputs: Inputs, params: ReadPairsParams, rules: Rules, run: Run) -> InputError:
+    """Why no row is a pair."""
+    rows = ((place, row) for place, row in params.rows() if isinstance(row, dict))
+    unknown = (f"{row['passage_id']!r} in {place}," for place, row in rows if rules.reason(row) == "unknown_passage")
+    passages = f"passage of {inputs['passages'].manifest.ref}" if "passages" in inputs else "passage, as there are none"
+    column = params.columns.get("passage_id", "passage_id")
+    return nothing_in(
+        params.source,
+        run,
+        "a pair",
+        {field: params.columns.get(field, field) for field in ("query", "positive")},
+        unknown_passage=f"{column} {next(unknown, '')} is no {passages}; leave the column out, or name one with ids "
+        'of ours: columns={"passage_id": "COLUMN"}',
+        unknown_intent=f"the domain has {', '.join(params.intents)}; name one of them, or leave the column out",
+        too_long=f"raise most_characters={params.most_characters}, or shorten them",
+    )
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str] | None:

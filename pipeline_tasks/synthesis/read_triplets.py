@@ -13,8 +13,8 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.models.registry import SEPARATOR
+from pipeline_tasks.synthesis.files.no_rows import nothing_in
 from pipeline_tasks.synthesis.files.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
-from pipeline_tasks.synthesis.files.pair_files import nothing_in
 
 
 class ReadTripletsParams(OwnFilesParams):
@@ -65,12 +65,9 @@ def read_triplets(inputs: Inputs, params: ReadTripletsParams, run: Run) -> Itera
     seen = set[str]()
     yield from in_parts(_triplets(params, seen, run))
     if not seen:
-        asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in params.fields_of_a_row)
-        message = (
-            f"no row of {params.source!r} is a triplet: its columns are read as {asked}; name others in columns, and "
-            "say in task what is looked for where no column does"
-        )
-        raise nothing_in(params.source, run, message)
+        names = {field: params.columns.get(field, field) for field in params.fields_of_a_row}
+        no_task = "say in task what is looked for, or name a column that does in columns"
+        raise nothing_in(params.source, run, "a triplet", names, no_task=no_task)
 
 
 def _triplets(params: ReadTripletsParams, seen: set[str], run: Run) -> Iterator[dict[str, Any]]:

@@ -46,6 +46,12 @@ def test_one_label_alone_is_the_callers_mistake(tmp_path):
         go(LocalStore(tmp_path / "store"), read_classes, **write(tmp_path, {"a": "x", "b": "x"}))
 
 
+def test_files_with_other_columns_are_told_from_files_with_one_label(tmp_path):
+    (tmp_path / "classes.csv").write_text("body,label\nit burns,fire\n")
+    with pytest.raises(InputError, match=r"refused as no_text, .*read as text=text, label=label, .*are body, label:"):
+        go(LocalStore(tmp_path / "store"), read_classes, source=str(tmp_path / "classes.csv"))
+
+
 def test_labels_may_be_numbers_from_zero(tmp_path):
     store = LocalStore(tmp_path / "store")
     given = [{"text": text, "label": ("fire", "flood", "storm").index(label)} for text, label in TEXTS.items()]

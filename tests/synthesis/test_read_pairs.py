@@ -200,7 +200,7 @@ def test_a_development_pair_without_a_passage_is_searched_for_by_its_positive(st
         ({"source": "nowhere"}, "source='nowhere' has no .jsonl, .csv, .tsv, .parquet file"),
         ({"columns": {"text": "q"}}, "'text' is none of query, positive"),
         ({"columns": {"query": "wrong"}}, "has a column 'wrong'; there are query, positive, intent"),
-        ({"most_characters": 1}, "its columns are read as query=query, positive=positive"),
+        ({"most_characters": 1}, "most are refused as too_long, .*: raise most_characters=1, or shorten them"),
         ({"name": "A B"}, "no dataset name"),
     ],
 )

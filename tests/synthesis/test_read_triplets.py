@@ -113,7 +113,7 @@ def test_rows_that_are_no_triplets_are_rejects_with_a_reason(store, tmp_path):
 
 def test_files_without_a_triplet_and_unknown_columns_are_the_callers_mistake(store, tmp_path):
     source = written(tmp_path, [{"query": "q", "positive": "p"}])
-    with pytest.raises(InputError, match="no row of .* is a triplet: its columns are read as query=query"):
+    with pytest.raises(InputError, match="no row of .* is a triplet; most are refused as no_task, .*: say in task"):
         go(store, read_triplets, source=source)
     with pytest.raises(InputError, match="'negatives' is none of query, positive, negative, task"):
         go(store, read_triplets, source=source, columns={"negatives": "n"})

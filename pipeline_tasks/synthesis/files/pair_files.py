@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.local_files import is_from_a_form, is_readable_file, named_path, where_to_name
-from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
@@ -109,17 +108,20 @@ class PairFiles:
             InputError: as :meth:`rows`; ``columns`` names one that no row has.
         """
         names = {field: columns.get(field, field) for field in fields}
-        lacking, there = set(columns.values()), dict[str, None]()
+        lacking = set(columns.values())
         for place, row in self.rows():
             if row is not None:
                 lacking -= row.keys()
-                there |= dict.fromkeys(map(str, row)) if lacking else {}
             yield str(place), None if row is None else {field: row.get(name) for field, name in names.items()}
         if lacking:
             raise InputError(
                 f"columns={dict(columns)!r}: no row of {self._source!r} has a column {min(lacking)!r}; there are "
-                f"{', '.join(there) or 'none'}"
+                f"{self.columns()}"
             )
+
+    def columns(self) -> str:
+        """The names of all columns, as a list in words."""
+        return ", ".join(dict.fromkeys(str(name) for _, row in self.rows() for name in row or ())) or "none"
 
     def rows(self) -> Iterator[tuple[Place, dict[str, Any] | None]]:
         """Every row, and None for a line that is none.
@@ -147,20 +149,6 @@ class PairFiles:
             return
         with path.open("rb") as file:
             yield from rows_of(file, path, self._names, self._separator)
-
-
-def nothing_in(source: str, run: Run, message: str) -> InputError:
-    """Why no row of the files became anything: there is none, none can be read, or what ``message`` says."""
-    rejects = run.rejects_table()
-    if not rejects.num_rows:
-        return InputError(f"source={source!r} has no row: its files are empty")
-    if rejects["reason"].unique().to_pylist() == ["bad_line"]:
-        first = rejects["detail"][0].as_py() or rejects["row_id"][0].as_py()
-        return InputError(
-            f"no line of {source!r} can be read, {first} for one: JSONL has an object a line, CSV and TSV have as many "
-            "fields in each line as in the first"
-        )
-    return InputError(message)
 
 
 def _is_marked(path: Path) -> bool:
