@@ -27,6 +27,7 @@ from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
 log = logging.getLogger(__name__)
 HELD_OUT, QUESTIONS = OWN_SETS
 ANY_INTENT = "any"
+_SHOWN = 10
 _OWN = ", ".join(OWN_SETS)
 
 
@@ -97,18 +98,30 @@ def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Ta
 
 
 def _of_the_domain(rows: Iterable[dict[str, Any]], known: Collection[str], run: Run) -> Iterator[dict[str, Any]]:
-    """Those of an intent that the domain has, or of none; nobody judges another, and no instruction asks it."""
+    """Those of an intent that the domain has, or of none; nobody judges another, and no instruction asks it.
+
+    Raises:
+        InputError: there are none, and some of others.
+    """
+    n_known, others = 0, set[str]()
     for row in rows:
         if row["intent"] in known or row["intent"] == ANY_INTENT:
+            n_known += 1
             yield row
             continue
+        others.add(row["intent"])
         run.count("rows_in")
         run.reject(row["query_id"], "unknown_intent", f"{row['intent']}: the domain has {', '.join(known)}")
+    if others and not n_known:
+        raise InputError(
+            f"all queries have intents that the domain does not have, {', '.join(sorted(others)[:_SHOWN])}; it has "
+            f"{', '.join(known)}: name the domain of these queries in FOUNDRY_DOMAIN, or leave their intent out"
+        )
 
 
 def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
     judgements = folder.judgements()
-    seen = set()
+    seen, row = set(), None
     for row in folder.rows(QUERIES):
         if row["_id"] not in judgements:
             run.count("queries_unjudged")
@@ -116,6 +129,10 @@ def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
         seen.add(row["_id"])
         named = {"query_id": row["_id"], "doc_id": "", "intent": row["intent"] or ANY_INTENT}
         yield named | {"query": row["text"], "judged": judgements[row["_id"]]}
+    if row is None:
+        raise InputError(f"{folder.path} has no query: {QUERIES} is empty")
+    if not seen:
+        raise InputError(f"no query of {folder.path} is judged: its qrels are of other queries")
     for name in sorted(judgements.keys() - seen):
         run.reject(name, "unknown_query")
 

@@ -267,6 +267,12 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
                 ("qrels/test.tsv", b'"q1\t1\t1\n"q2\t1\n', "test.tsv, line 2: not query-id"),
             )
         ),
+        (partial(spoilt, "queries.jsonl", b"\n"), "set has no query: queries.jsonl is empty"),
+        (partial(spoilt, "queries.jsonl", b'{"_id": "b", "text": "y"}'), "no query of .*set is judged: its qrels"),
+        (
+            partial(spoilt, "queries.jsonl", b'{"_id": "a", "text": "y", "intent": "rumour"}'),
+            "does not have, rumour; it has qa, .*: name the domain of these queries in FOUNDRY_DOMAIN",
+        ),
         (lambda path: (path / "qrels" / "test.tsv").write_text("a\t1\t0\n"), "no query has a passage that answers it"),
     ],
 )
