@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +31,8 @@ def new_command(
     folder = Path(name).expanduser().absolute()
     write_skeleton(folder, intent or ["question"])
     typer.echo(f"{folder}: fill in its files; README.md says what each is for")
-    typer.echo(f"foundry domain check {folder}     # what is missing")
-    typer.echo(f"export FOUNDRY_DOMAIN={folder}")
+    typer.echo(f"foundry domain check {shlex.quote(str(folder))}     # what is missing")
+    typer.echo(f"export FOUNDRY_DOMAIN={shlex.quote(str(folder))}")
 
 
 @app.command("check")

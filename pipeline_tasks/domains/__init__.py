@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
@@ -31,7 +32,7 @@ def folder_of(domain: str) -> Path:
     if (folder / FILE).is_file():
         return folder
     if "/" in domain:
-        remedy = "name another folder" if folder.exists() else f"`foundry domain new {domain}` writes one"
+        remedy = "name another folder" if folder.exists() else f"`foundry domain new {shlex.quote(domain)}` writes one"
         raise InputError(f"{folder} is no domain: it has no {FILE}; {remedy}")
     known = sorted(path.parent.name for path in _ROOT.glob(f"*/{FILE}"))
     raise InputError(

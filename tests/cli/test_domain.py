@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import tomllib
@@ -67,6 +68,21 @@ def test_a_new_domain_has_every_key_and_the_check_names_every_file_to_fill_in(tm
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2, "what is there is never written over"
+
+
+def test_the_commands_that_a_new_domain_is_told_with_are_whole_where_its_path_has_a_blank(
+    tmp_path, monkeypatch, capsys
+):
+    bread = str(tmp_path / "my things" / "bread")
+    with pytest.raises(InputError) as told:
+        folder_of(bread)
+    assert shlex.split(str(told.value).split("`")[1])[3:] == [bread]
+    monkeypatch.setattr(sys, "argv", ["foundry", "domain", "new", bread])
+    with pytest.raises(SystemExit):
+        main()
+    _, check, export = capsys.readouterr().out.splitlines()
+    assert shlex.split(check, comments=True)[3:] == [bread]
+    assert shlex.split(export)[1:] == [f"FOUNDRY_DOMAIN={bread}"]
 
 
 class Shot(BaseModel):
