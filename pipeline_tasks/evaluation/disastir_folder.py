@@ -19,7 +19,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.local_files import is_readable_file
-from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder, grade_of, id_of, text_of
+from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder, grade_of, id_of, not_utf8, text_of
 
 _INTENTS = {
     "qadoc": "qadoc", "qa": "qa", "twitter": "twitter", "tw": "twitter", "factcheck": "factcheck", "fc": "factcheck",
@@ -136,5 +136,7 @@ def _objects(file: Path, *fields: str) -> Iterator[dict[str, Any]]:
                 if missing:
                     raise InputError(f"{file}: an object has no {missing[0]}; it has {', '.join(row)}")
                 yield row
+        except UnicodeDecodeError as error:
+            raise not_utf8(file, error) from error
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{file} is neither a JSON array of objects nor one object a line ({error})") from error

@@ -21,7 +21,7 @@ from pipeline_tasks.datasets import ALTERED_QUERIES, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, words_of
 from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
-from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder, text_of
+from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder, not_utf8, text_of
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE, check_name
 from pipeline_tasks.evaluation.p_mrr import changed
 
@@ -165,6 +165,8 @@ def _instructions(folder: JudgedFolder) -> dict[str, str]:
                 if line.strip():
                     row = json.loads(line)
                     found[str(row["query-id"])] = text_of(row["instruction"])
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}, line {number}: no object with query-id and instruction ({error})") from error
     return found

@@ -56,7 +56,7 @@ class JudgedFolder:
         """The objects of one of its files, each with ``_id`` and ``text``; ``title`` and ``intent`` are texts, too.
 
         Raises:
-            InputError: a line is none.
+            InputError: a line is none, or the file is not UTF-8.
         """
         path, number = self.path / name, 0
         try:
@@ -66,6 +66,8 @@ class JudgedFolder:
                         row = json.loads(line)
                         known = {"_id": id_of(row["_id"]), "text": text_of(row["text"])}
                         yield row | known | {of: text_of(row.get(of) or "") for of in ("title", "intent")}
+        except UnicodeDecodeError as error:
+            raise not_utf8(path, error) from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             what = "no object with _id and text, whose title and intent, where it has any, are texts, too"
             raise InputError(f"{path}, line {number}: {what} ({error})") from error
@@ -74,7 +76,7 @@ class JudgedFolder:
         """Query id -> passage id -> grade.
 
         Raises:
-            InputError: a line is not a query, a passage and a whole number up to 1,000.
+            InputError: a line is not a query, a passage and a whole number up to 1,000, or the file is not UTF-8.
         """
         found: dict[str, dict[str, int]] = {}
         number = 0
@@ -84,6 +86,8 @@ class JudgedFolder:
                     if row and not (number == 1 and row[-1] == "score"):
                         query, passage, grade = row
                         found.setdefault(query, {})[passage] = grade_of(int(grade))
+        except UnicodeDecodeError as error:
+            raise not_utf8(self.qrels, error) from error
         except (ValueError, csv.Error) as error:
             raise InputError(
                 f"{self.qrels}, line {number}: not query-id, corpus-id and a whole score up to {MOST} ({error})"
@@ -107,6 +111,11 @@ class CorpusFolder(JudgedFolder):
     def identity(self) -> str:
         """What its file holds."""
         return file_sha256(self.path / CORPUS)
+
+
+def not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
+    """What is told of a file in another encoding."""
+    return InputError(f"{path} is not UTF-8 ({error}): write it as UTF-8")
 
 
 def grade_of(value: Any) -> int:

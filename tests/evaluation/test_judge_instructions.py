@@ -139,18 +139,18 @@ def test_a_folder_without_instructions_is_refused(store, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("content", "message"),
     [
-        ('{"query-id": "1-og", "instruction": "é"}'.encode("latin-1"), "line 0"),
-        (b"\n" + b"[" * 99_999, "line 2"),
-        (b'{"query-id": "1-og", "instruction": "half \\ud800"}', "line 1"),
-        (b'{"query-id": "1-og"}', "line 1"),
+        ('{"query-id": "1-og", "instruction": "é"}'.encode("latin-1"), " is not UTF-8 .*: write it as UTF-8"),
+        (b"\n" + b"[" * 99_999, ", line 2: no object with query-id and instruction"),
+        (b'{"query-id": "1-og", "instruction": "half \\ud800"}', ", line 1: no object with query-id and instruction"),
+        (b'{"query-id": "1-og"}', ", line 1: no object with query-id and instruction"),
     ],
 )
-def test_instructions_that_cannot_be_read_are_an_error_that_names_the_place(store, tmp_path, content, place):
+def test_instructions_that_cannot_be_read_are_an_error_that_names_the_place(store, tmp_path, content, message):
     name = folder(tmp_path / "set", [{"_id": "p1", "text": "a"}], [{"_id": "1-og", "text": "b"}], "1-og\tp1\t1\n")
     (tmp_path / "set" / "instruction.jsonl").write_bytes(content)
-    with pytest.raises(InputError, match=rf"instruction\.jsonl, {place}: no object with query-id and instruction"):
+    with pytest.raises(InputError, match=rf"instruction\.jsonl{message}"):
         go(store, judge_instructions, set_name="mine", folder=name)
 
 

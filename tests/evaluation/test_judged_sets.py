@@ -247,7 +247,7 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
         *(
             (partial(spoilt, name, content), message)
             for name, content, message in (
-                ("queries.jsonl", '{"_id": "a", "text": "é"}'.encode("latin-1"), "queries.jsonl, line 0: no object"),
+                ("queries.jsonl", '{"_id": "a", "text": "é"}'.encode("latin-1"), "queries.jsonl is not UTF-8 "),
                 ("queries.jsonl", b'{"_id": "a", "text": "half \\ud800"}', "queries.jsonl, line 1: no object"),
                 ("queries.jsonl", b'{"_id": "a", "text": ["y"]}', "queries.jsonl, line 1: no object"),
                 (
@@ -262,7 +262,7 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
                 ),
                 ("queries.jsonl", b"[1]", "queries.jsonl, line 1: no object"),
                 ("queries.jsonl", b"[" * 99_999, "queries.jsonl, line 1: no object"),
-                ("qrels/test.tsv", "é\t1\t1\n".encode("latin-1"), "test.tsv, line 0: not query-id"),
+                ("qrels/test.tsv", "é\t1\t1\n".encode("latin-1"), "test.tsv is not UTF-8 .*: write it as UTF-8"),
                 ("qrels/test.tsv", b"a\t1\t-99999999999\n", "test.tsv, line 1: not query-id.*whole score up to 1000"),
                 ("qrels/test.tsv", b'"q1\t1\t1\n"q2\t1\n', "test.tsv, line 2: not query-id"),
             )

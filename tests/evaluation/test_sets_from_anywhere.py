@@ -173,6 +173,7 @@ def test_all_passages_of_one_text_have_its_grade(store, disastir):
             )
         ),
         (lambda path: (path / "qrels" / "QA_Geo.json").write_text("[1, 2"), "neither a JSON array of objects nor"),
+        (lambda path: (path / "qrels" / "QA_Geo.json").write_bytes(b'["\xe9"]'), "QA_Geo.json is not UTF-8 .*: write"),
     ],
 )
 def test_what_disastir_lacks_is_named(store, disastir, break_it, message):

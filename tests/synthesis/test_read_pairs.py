@@ -213,6 +213,9 @@ def test_a_file_that_is_not_what_its_name_says_is_an_error(store, tmp_path):
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(InputError, match="a.parquet cannot be read as parquet"):
         go(store, read_pairs, source=str(tmp_path / "a.parquet"))
+    (tmp_path / "a.csv").write_bytes("query,positive\nwo?,für alle".encode("latin-1"))
+    with pytest.raises(InputError, match=r"a.csv cannot be read as csv \(.*\): write it as UTF-8, or move it away"):
+        go(store, read_pairs, source=str(tmp_path / "a.csv"))
 
 
 @pytest.mark.skipif(not GUIDES.is_dir(), reason="the judged guides are not beside the checkout")

@@ -135,8 +135,9 @@ class PairFiles:
                 for number, row in self._read(path):
                     yield Place(name, number), row
             except UNREADABLE as error:
+                remedy = "write it as UTF-8" if isinstance(error, UnicodeDecodeError) else "mend it"
                 raise InputError(
-                    f"{path} cannot be read as {kind_of(path)[1:]} ({error}): mend it, or move it away"
+                    f"{path} cannot be read as {kind_of(path)[1:]} ({error}): {remedy}, or move it away"
                 ) from error
 
     def _read(self, path: Path) -> Numbered:
