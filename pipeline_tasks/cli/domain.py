@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ import typer
 from pipeline_tasks.cli.domain_check import check_domain
 from pipeline_tasks.cli.domain_skeleton import write_skeleton
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paths import absolute_path
 from pipeline_tasks.domains import domain_folder, folder_of
 
 app = typer.Typer(
@@ -28,7 +28,7 @@ def new_command(
     ] = None,
 ) -> None:
     """Write the files of a domain, each with what it is for and with empty values for you to fill in."""
-    folder = Path(name).expanduser().absolute()
+    folder = absolute_path(name)
     write_skeleton(folder, intent or ["question"])
     typer.echo(f"{folder}: fill in its files; README.md says what each is for")
     typer.echo(f"foundry domain check {shlex.quote(str(folder))}     # what is missing")
@@ -42,7 +42,7 @@ def check_command(
     ] = "",
 ) -> None:
     """Say what a domain has, what it does without, and what is missing or wrong; exit code 2 where something is."""
-    here = Path(path).expanduser().absolute()
+    here = absolute_path(path)
     folder = folder_of(str(here) if here.is_dir() else path) if path else domain_folder()
     found = check_domain(folder)
     for note in found.notes:

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paths import absolute_path
 from pipeline_tasks.core.settings import settings
 
 _KERNEL = ("/proc", "/sys", "/dev")
@@ -54,9 +56,9 @@ def is_readable_file(path: Path) -> bool:
 def named_path(text: str) -> Path | None:
     """The file or folder that ``text`` names; None where there is none, or none that this run may read."""
     try:
-        path = Path(text).expanduser().absolute()
+        path = absolute_path(text)
         return path if may_read(path) and (path.is_dir() or path.is_file()) else None
-    except (OSError, RuntimeError, ValueError):  # no such user; a name that no file can have
+    except (OSError, InputError, ValueError):  # no such user; a name that no file can have
         return None
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paths import absolute_path
 
 OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_", "RAY_ADDRESS", "RAY_AUTH_", "HF_TOKEN")
 SECRET = {"KEY", "SECRET", "TOKEN", "PASSWORD"}
@@ -132,22 +133,26 @@ class Settings(BaseModel):
         """The address of a bucket as it is, anything else as an absolute folder.
 
         Raises:
-            InputError: it is an address of another kind, or a path that DuckDB opens no database in.
+            InputError: it is an address of another kind, in no home that is here, or DuckDB opens no database in it.
         """
         given = address.strip() if isinstance(address, str) else str(address)
         if given.startswith("s3:"):
             return given
         if _SCHEME.match(given):
             raise InputError(f"{given!r} is no address of a store; give a folder, or s3://bucket/prefix")
-        place = Path(given).expanduser().absolute()
+        place = absolute_path(given)
         if {"?", "\\"} & set(str(place)):
             raise InputError(f"{str(place)!r} is no folder for a store: leave out question marks and backslashes")
         return place
 
     @staticmethod
     def domain_place(domain: str) -> str:
-        """The name of a domain of the package as it is, a folder (with a slash in it) as an absolute path."""
-        return str(Path(domain).expanduser().absolute()) if "/" in domain else domain
+        """The name of a domain of the package as it is, a folder (with a slash in it) as an absolute path.
+
+        Raises:
+            InputError: it is in the home of nobody.
+        """
+        return str(absolute_path(domain)) if "/" in domain else domain
 
     @property
     def served(self) -> frozenset[str]:
@@ -173,8 +178,12 @@ class Settings(BaseModel):
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Folders in ``source_roots``."""
-        return tuple(Path(folder).expanduser().absolute() for folder in self.source_roots.split(os.pathsep) if folder)
+        """Folders in ``source_roots``.
+
+        Raises:
+            InputError: one is in the home of nobody.
+        """
+        return tuple(absolute_path(folder) for folder in self.source_roots.split(os.pathsep) if folder)
 
 
 def _variable(field: str) -> str:
@@ -266,7 +275,7 @@ def settings() -> Settings:
     """The settings of this process, read once.
 
     Raises:
-        InputError: a variable has a value of the wrong kind, or names a store where there can be none.
+        InputError: a variable has a value of the wrong kind, or names a home of nobody, or a store where none can be.
     """
     try:
         found = Settings.model_validate(_environment())
@@ -278,6 +287,6 @@ def settings() -> Settings:
         name: getattr(found, name)
         for name in ("cache", "store_cache", "scratch", "resources", "parameters", "llm_prices")
     }
-    folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
+    folders = {name: absolute_path(path) for name, path in named.items() if path}
     places = {"store": Settings.store_place(found.store), "domain": Settings.domain_place(found.domain)}
     return found.model_copy(update=folders | places)

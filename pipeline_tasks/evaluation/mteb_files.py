@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256, short_id
+from pipeline_tasks.core.paths import absolute_path
 from pipeline_tasks.evaluation.mteb_task import TEST, in_memory
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _facts(name: str, kind: str, main_score: str, paths: Sequence[Path]) -> dict
 
 
 def _file(source: str | Path, split: str) -> Path:
-    path = Path(source).expanduser()
+    path = absolute_path(source)
     path = path / f"{split}.jsonl" if path.is_dir() else path
     if not path.is_file():
         raise InputError(f"there is no {path}: name a file of lines of JSON, or a folder with {split}.jsonl")
