@@ -6,10 +6,11 @@ import os
 import platform
 import pwd
 from dataclasses import dataclass
+from functools import partial
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.execution.growth_requests import CHANGE, refs_read
+from pipeline_tasks.core.execution.growth_requests import CHANGE, sources
 from pipeline_tasks.core.execution.latest import forget_notes
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
@@ -69,15 +70,14 @@ def _move(store: Store, ref: Ref, name: str) -> Move:
 def _sources(store: Store, ref: Ref) -> list[Ref]:
     """The version of every other dataset behind ``ref``; what a dataset grew from is not behind it.
 
-    A version of a growing dataset may answer many requests: the one that read what the others were made from counts.
+    A version of a growing dataset may answer many requests: the last of those counts that read what the others were
+    made from.
     """
     found: dict[str, Ref] = {}
     todo = [load_manifest(store, ref)]
     while todo:
         todo.sort(key=lambda manifest: CHANGE not in manifest.params)  # taken from the end: growing ones come last
-        read = refs_read(store, todo.pop())
-        agree = (refs for refs in read if all(_agrees(store, found, each) for each in refs))
-        for source in next(agree, read[0]):
+        for source in sources(store, todo.pop(), partial(_agrees, store, found)):
             if found.get(source.dataset) == source:
                 continue
             if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:

@@ -85,6 +85,7 @@ def test_of_a_growing_dataset_that_stayed_as_it_was_the_request_counts_that_read
     store.create(f"versions/mixed/{mixed.id}.json", mixed.to_bytes())
     assert [m.ref for m in move(store, mixed.ref, ancestors=True)] == [items, scaled, mixed.ref]
     assert make(store, toy_gather).ref == gathered
+    assert [m.ref for m in move(store, gathered, ancestors=True)] == [third, gathered], "what the last request read"
     update = {"inputs": both | {"items": [str(third)]}, "id": "0" * 16}
     store.create(f"versions/mixed/{'0' * 16}.json", mixed.model_copy(update=update).to_bytes())
     with pytest.raises(InputError, match="made from items@.* and items@.*; point them one by one"):

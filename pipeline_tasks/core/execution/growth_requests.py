@@ -6,7 +6,7 @@ is told by its manifest. Others may find nothing to change: they are noted besid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -45,11 +45,15 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     return [made, *_stored_requests(store, manifest.ref)]
 
 
-def refs_read(store: Store, manifest: Manifest) -> list[list[Ref]]:
-    """The versions that each request read, of the one that made ``manifest`` first; older notes do not say them."""
+def sources(store: Store, manifest: Manifest, is_there: Callable[[Ref], bool]) -> list[Ref]:
+    """The versions that ``manifest`` is of, without what it grew from.
+
+    Of a growing dataset those of its last request whose versions are all there, else of the one that made it. Older
+    notes do not say what a request read.
+    """
     asked = requests(store, manifest) if CHANGE in manifest.params else [manifest]
-    read = [[Ref.parse(name).of_rows for names in each.inputs.values() for name in names] for each in asked]
-    return [read[0], *filter(None, read[1:])]
+    made, *later = ([Ref.parse(name).of_rows for names in each.inputs.values() for name in names] for each in asked)
+    return next((refs for refs in reversed(later) if refs and all(map(is_there, refs))), made)
 
 
 def _stored_requests(store: Store, ref: Ref) -> list[Request]:

@@ -20,11 +20,11 @@ from typing import Any
 
 from pipeline_tasks.core.erasure.listed import merge_erasures
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.growth_requests import requests_key
+from pipeline_tasks.core.execution.growth_requests import requests_key, sources
 from pipeline_tasks.core.execution.remembered import PREFIX as REMEMBERED
 from pipeline_tasks.core.execution.remembered import dataset_of, merge_remembered
 from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.manifest import PREVIOUS, Manifest, Ref
 from pipeline_tasks.core.paid.batch_notes import is_taken_in
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
@@ -134,8 +134,10 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
             manifest.share(known)
             found[key], judged[key] = manifest, data
-            parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
-            todo += [key for key in (manifest_key(ref.of_rows) for ref in parents) if source.exists(key)]
+            if names:
+                grown_from = map(Ref.parse, manifest.inputs.get(PREVIOUS, ()))
+                parents = [*sources(source, manifest, lambda ref: source.exists(manifest_key(ref))), *grown_from]
+                todo += [key for key in map(manifest_key, parents) if source.exists(key)]
     return found, judged
 
 

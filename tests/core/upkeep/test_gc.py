@@ -228,6 +228,19 @@ def test_of_a_growing_version_what_its_last_request_read_stays_and_not_what_it_w
     assert load_manifest(store, grown.ref).inputs["previous"] == [str(gathered)]
 
 
+def test_where_an_earlier_release_dropped_what_the_last_request_read_what_a_version_was_made_of_stays(tmp_path):
+    store = LocalStore(tmp_path)
+    made_of = make(store, toy_list, rows={"a": 1}).ref
+    gathered = make(store, toy_gather).ref
+    later = make(store, toy_list, rows={"a": 2}).ref
+    assert make(store, toy_gather).ref == gathered
+    make(store, toy_list, rows={"a": 3})
+    store.delete(manifest_key(later))
+    age(store, 48)
+    drop(store, find_garbage(store, keep=1))
+    assert [moved.ref for moved in move(store, gathered, ancestors=True)] == [made_of, gathered]
+
+
 def test_of_locks_only_old_ones_of_answers_go(store):
     names = ("locks/answer-old", "locks/answer-young", "locks/0123456789abcdef")
     for name in names:

@@ -10,11 +10,12 @@ from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, no
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.paid.spending import Ledger, key_of, read_state, spent
+from pipeline_tasks.core.pointing import move
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import KINDS, sync
 from pipeline_tasks.core.versions import Version, manifest_key
 from tests.core.store.test_chain import chain
-from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_list, toy_scale
+from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_gather, toy_list, toy_scale
 
 
 @pytest.fixture
@@ -64,6 +65,18 @@ def test_one_dataset_brings_its_ancestors_and_nothing_else(source, any_store):
     assert sync(source, any_store, ["scaled/rejects"]).problems == []
     with pytest.raises(InputError, match="nothing@latest is not in the store"):
         sync(source, any_store, ["nothing"])
+
+
+def test_a_growing_dataset_brings_what_its_last_request_read(tmp_path):
+    source, target = LocalStore(tmp_path / "one"), LocalStore(tmp_path / "other")
+    asked = []
+    for value in (1, 2):
+        asked.append(make(source, toy_list, rows={"a": value}).ref)
+        gathered = make(source, toy_gather).ref
+    source.delete(manifest_key(asked[0]))
+    sync(source, target, ["gathered"])
+    assert latest(target, "items").manifest.ref == asked[1]
+    assert [moved.ref for moved in move(target, gathered, ancestors=True)] == [gathered]
 
 
 def test_what_is_corrupted_stays_behind_with_all_that_needs_it(source, any_store):
