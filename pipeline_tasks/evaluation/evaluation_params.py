@@ -72,7 +72,8 @@ class EvaluationParams(StartParams, PaidParams):
     @classmethod
     def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`StepParams.from_identity`; of a system its name."""
-        return super().from_identity(identity) | {"systems": [system["name"] for system in identity["systems"]]}
+        found = super().from_identity(identity)
+        return found | {"systems": [system["name"] for system in found.get("systems", ())]}
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Only a served model wants a key."""

@@ -67,3 +67,10 @@ def test_nothing_but_pools_is_made_of_rows_that_models_made():
     made = {step.writes for step in steps if step.writes and not all(read.schema for read in step.reads.values())}
     readers = {step.name for step in steps for read in step.reads.values() if read.schema in made}
     assert (made, readers) == ({EVALUATIONS}, {"pool_passages"})
+
+
+def test_an_evaluation_is_told_as_it_was_asked_for():
+    asked = {"size": "", "models": (), "systems": ("bm25", "rrf(bm25,33m/pretrain)"), "measures": ("ndcg@5",)}
+    made = evaluate_retriever.parse(asked)
+    assert evaluate_retriever.parse(made.from_identity(made.identity())) == made
+    assert made.from_identity({"size": "33m"}) == {"size": "33m", "systems": []}, "of a release that named no systems"
