@@ -10,7 +10,7 @@ from functools import partial
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.execution.growth_requests import CHANGE, sources
+from pipeline_tasks.core.execution.growth_requests import CHANGE, refs_behind
 from pipeline_tasks.core.execution.latest import forget_notes
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
@@ -77,7 +77,7 @@ def _sources(store: Store, ref: Ref) -> list[Ref]:
     todo = [load_manifest(store, ref)]
     while todo:
         todo.sort(key=lambda manifest: CHANGE not in manifest.params)  # taken from the end: growing ones come last
-        for source in sources(store, todo.pop(), partial(_agrees, store, found)):
+        for source in refs_behind(store, todo.pop(), partial(_agrees, store, found)):
             if found.get(source.dataset) == source:
                 continue
             if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:

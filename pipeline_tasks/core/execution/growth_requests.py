@@ -45,7 +45,7 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     return [made, *_stored_requests(store, manifest.ref)]
 
 
-def sources(store: Store, manifest: Manifest, is_there: Callable[[Ref], bool]) -> list[Ref]:
+def refs_behind(store: Store, manifest: Manifest, is_there: Callable[[Ref], bool]) -> list[Ref]:
     """The versions that ``manifest`` is of, without what it grew from.
 
     Of a growing dataset those of its last request whose versions are all there, else of the one that made it. Older

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import built_and_used
-from pipeline_tasks.core.execution.growth_requests import requests_key, sources
+from pipeline_tasks.core.execution.growth_requests import refs_behind, requests_key
 from pipeline_tasks.core.execution.headway import MARKS
 from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -214,7 +214,7 @@ def _versions_to_keep(
         ref = todo.pop().of_rows
         if ref in manifests and ref not in kept:
             kept.add(ref)
-            todo += sources(store, manifests[ref], manifests.__contains__)
+            todo += refs_behind(store, manifests[ref], manifests.__contains__)
     return kept
 
 

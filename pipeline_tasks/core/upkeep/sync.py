@@ -20,7 +20,7 @@ from typing import Any
 
 from pipeline_tasks.core.erasure.listed import merge_erasures
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.execution.growth_requests import requests_key, sources
+from pipeline_tasks.core.execution.growth_requests import refs_behind, requests_key
 from pipeline_tasks.core.execution.remembered import PREFIX as REMEMBERED
 from pipeline_tasks.core.execution.remembered import dataset_of, merge_remembered
 from pipeline_tasks.core.ids import file_sha256
@@ -136,7 +136,7 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
             found[key], judged[key] = manifest, data
             if names:
                 grown_from = map(Ref.parse, manifest.inputs.get(PREVIOUS, ()))
-                parents = [*sources(source, manifest, lambda ref: source.exists(manifest_key(ref))), *grown_from]
+                parents = [*refs_behind(source, manifest, lambda ref: source.exists(manifest_key(ref))), *grown_from]
                 todo += [key for key in map(manifest_key, parents) if source.exists(key)]
     return found, judged
 
