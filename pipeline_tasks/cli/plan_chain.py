@@ -18,8 +18,9 @@ from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_inputs
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import Step, StepParams
-from pipeline_tasks.core.versions import load_manifest, resolve_name
+from pipeline_tasks.core.versions import Version, load_manifest, resolve_name
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,14 @@ class Chain:
         refuse_none(step, params, {name: texts for name, texts in given.items() if name not in coming})
         rows: dict[str, Figure] = {}
         size = NOTHING
-        for name, refs in resolve_inputs(self.known.store, step, params, dict.fromkeys(coming, []) | given).items():
+        resolved = resolve_inputs(self.known.store, step, params, dict.fromkeys(coming, []) | given)
+        opened = {
+            name: [Version.open(self.known.store, ref, step.reads[name].schema) for ref in refs]
+            for name, refs in resolved.items()
+            if name not in coming
+        }
+        params.check_versions(Inputs(opened))
+        for name, refs in resolved.items():
             there = [load_manifest(self.known.store, ref) for ref in refs]
             rows[name] = Figure(sum(manifest.rows for manifest in there))
             size = size.plus(Figure(sum(part.size_bytes for manifest in there for part in manifest.parts)))

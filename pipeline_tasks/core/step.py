@@ -48,8 +48,7 @@ class StepParams(BaseModel):
         A step that reads the world beside its inputs (model weights, prompt files, a site) overrides this to add what
         identifies that world (a sha256).
         """
-        fields = type(self).model_fields.items()
-        hidden = {n for n, f in fields if _stays_out(f, getattr(self, n))}
+        hidden = {n for n, f in type(self).model_fields.items() if _stays_out(f, getattr(self, n))}
         return self.model_dump(mode="json", exclude=hidden)
 
     @classmethod
@@ -69,7 +68,10 @@ class StepParams(BaseModel):
         """Raise an :class:`InputError` where a run with these inputs alone, by name, could only fail."""
 
     def check_versions(self, inputs: Inputs) -> None:
-        """Raise an :class:`InputError` where these versions give something wrong, also what is made of them already."""
+        """Raise an :class:`InputError` where these versions give something wrong, also what is made of them already.
+
+        Inputs that an earlier step of a chain is yet to make are absent.
+        """
 
     def unread(self) -> frozenset[str]:
         """Inputs that a run with these parameters does not read: they are left out of the job, also where given."""

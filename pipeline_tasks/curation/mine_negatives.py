@@ -57,7 +57,8 @@ class MineNegativesParams(StepParams):
 
     def check_versions(self, inputs: Inputs) -> None:
         """Refuse rankings whose scores do not compare with those of the labels."""
-        check_rankings_of_labels(inputs["labelled"], inputs.by_last_name("rankings"))
+        if "labelled" in inputs:
+            check_rankings_of_labels(inputs["labelled"], inputs.by_last_name("rankings"))
 
     @property
     def values(self) -> dict[str, Any]:

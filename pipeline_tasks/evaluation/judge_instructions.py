@@ -52,7 +52,7 @@ class JudgeInstructionsParams(FolderParams):
 
     def check_versions(self, inputs: Inputs) -> None:
         """Refuse queries that were judged on other passages, which a folder's own are not."""
-        if not self.folder and "queries" in inputs:
+        if not self.folder and "queries" in inputs and "passages" in inputs:
             check_corpus(inputs["queries"], inputs["passages"])
 
     def identity(self) -> dict[str, Any]:

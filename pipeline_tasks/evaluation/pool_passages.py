@@ -41,8 +41,11 @@ class PoolPassagesParams(SampleParams):
 
     def check_versions(self, inputs: Inputs) -> None:
         """Refuse queries that were judged on other passages, and an evaluation of others than these."""
-        check_corpus(inputs["queries"], inputs["passages"])
-        read = {name: inputs[name] for name in ("queries", "passages")}
+        read = {name: inputs[name] for name in ("queries", "passages") if name in inputs}
+        if len(read) == 2:
+            check_corpus(read["queries"], read["passages"])
+        if "evaluation" not in inputs:
+            return
         others = {name: other for name in read if (other := read_instead(inputs["evaluation"], name, read[name]))}
         if others:
             theirs, ours = ", ".join(others.values()), ", ".join(str(read[name].manifest.ref) for name in others)

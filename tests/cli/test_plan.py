@@ -16,8 +16,14 @@ from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.curation.mine_negatives import mine_negatives
+from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
+from pipeline_tasks.evaluation.judge_instructions import judge_instructions
 from pipeline_tasks.evaluation.judge_queries import judge_queries
+from pipeline_tasks.evaluation.pool_passages import pool_passages
+from pipeline_tasks.evaluation.sample_queries import sample_queries
+from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
 from tests.core.toy_steps import make, toy_bare, toy_list, toy_scale, toy_tally, toy_total, toy_unique
 from tests.stores import put
 
@@ -148,3 +154,51 @@ def test_what_a_step_does_not_read_with_its_parameters_is_not_waited_for(store):
         for name in ("heldout", "questions")
     )
     assert (waits.todo, reads.job.inputs.keys()) == ("after toy_list", {"passages"})
+
+
+@pytest.fixture
+def waiting(store):
+    """Plans a step behind one that is yet to make an input of it."""
+
+    def plan_waiting(step: Step, values: dict, coming: str, **inputs: list[str]) -> Line:
+        chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+        chain.add(PlannedStep(toy_list, {"rows": {"a": 1}}, {}, "coming"))
+        return chain.add(PlannedStep(step, values, inputs | {coming: ["coming"]}, "made"))
+
+    return plan_waiting
+
+
+def test_inputs_that_do_not_fit_are_refused_also_where_another_is_to_come(store, waiting):
+    judged_on = put(store, PASSAGES, [{"passage_id": "p"}])
+    queries = put(store, JUDGED_QUERIES, [{"query_id": "q"}], dataset="judged/mine", passages=judged_on)
+    newer = put(store, PASSAGES, [{"passage_id": "r"}])
+    evaluation = put(store, EVALUATIONS, [], dataset="eval/mine", passages=judged_on)
+    refused = f"{queries} was judged on {judged_on}, not {newer}"
+    values, given = {"set_name": "mine", "size": "22m"}, {"queries": [str(queries)], "passages": [str(newer)]}
+    with pytest.raises(InputError, match=refused):
+        waiting(evaluate_retriever, values, "models", **given)
+    fit = given | {"passages": [str(judged_on)]}
+    assert waiting(evaluate_retriever, values, "models", **fit).todo == "after toy_list"
+    pool = given | {"evaluation": [str(evaluation)]}
+    with pytest.raises(InputError, match=refused):
+        waiting(pool_passages, {"set_name": "mine"}, "evaluation", **pool)
+    with pytest.raises(InputError, match=f"{evaluation} is of {judged_on}, not {newer}"):
+        waiting(pool_passages, {"set_name": "mine"}, "queries", **pool)
+
+
+@pytest.mark.parametrize(
+    ("step", "values"),
+    [
+        (evaluate_retriever, {"set_name": "mine", "size": "22m"}),
+        (judge_instructions, {"set_name": "mine"}),
+        (pool_passages, {"set_name": "mine"}),
+        (sample_queries, {"set_name": "mine", "part": "dev"}),
+        (sample_queries, {"set_name": "mine", "part": "test"}),
+        (mine_negatives, {}),
+        (decontaminate_pairs, {}),
+    ],
+)
+def test_with_what_is_to_come_nothing_is_compared(store, waiting, step, values):
+    schemas = {name: read.schema for name, read in step.reads.items()}
+    there = {name: [str(put(store, rows, [], dataset=f"any/{name}"))] if rows else [] for name, rows in schemas.items()}
+    assert {waiting(step, values, name, **there).todo for name in there} == {"after toy_list"}
