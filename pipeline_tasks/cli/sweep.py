@@ -73,7 +73,8 @@ def sweep_command(
             for number, (chosen, steps) in enumerate(zip(settings_tried, chains, strict=True), 1):
                 say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
                 found.append((chosen, run_chain(store, steps)))
-                made.enter_context(pinned(store, "sweep", filter(None, [found[-1][1].ref])))
+                with made.pop_all():  # the one pin before goes behind the new one: in a bucket each has a thread
+                    made.enter_context(pinned(store, "sweep", filter(None, [outcome.ref for _, outcome in found])))
         finally:
             if found:
                 _show(best_first(found, by), by)

@@ -28,6 +28,7 @@ from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.pins import living_pins
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.step import From, NoParams, step
@@ -154,10 +155,12 @@ def test_what_the_first_settings_made_stays_while_the_last_runs(toys, tmp_path):
         sweep = beside.submit(toys, "sweep", "stumble", "--over", "how=once,more,wait", "--set", f"mark={mark}")
         while not (mark.exists() and len(mark.read_text().splitlines()) == 3) and not sweep.done():
             time.sleep(0.02)
+        pins = [pin.step for pin in living_pins(store)]
         drop(store, find_garbage(store, keep=0, grace_s=-60))
         mark.with_suffix(".go").touch()
     assert sweep.result().returncode == 0, sweep.result().stderr
     assert len(list(store.keys("versions/stumbles"))) == 3
+    assert sorted(pins) == ["stumble", "sweep", "sweep"], "one of what is read, and one of all that is made"
 
 
 def test_what_an_input_reads_or_leaves_out_by_default_is_found_before_all_settings(store):
