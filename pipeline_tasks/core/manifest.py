@@ -72,6 +72,7 @@ class Manifest(_Frozen):
 
     ``licences``: model -> licence of all weights that the rows were made with, those behind the inputs included.
     ``erased``: the erasures that took rows out of it; its id still names the same work.
+    ``learned_without``: of a model the erasures that had taken rows out of its inputs when it was trained.
     """
 
     dataset: str
@@ -88,6 +89,7 @@ class Manifest(_Frozen):
     rejects: list[Part] = []
     licences: dict[str, str] = {}
     erased: list[str] = []
+    learned_without: list[str] = []
 
     @property
     def ref(self) -> Ref:
@@ -123,7 +125,8 @@ class Manifest(_Frozen):
 
     def to_bytes(self) -> bytes:
         """The manifest file's bytes: canonical, so that two builders write the same file."""
-        return canonical_json(self.model_dump(mode="json", exclude=None if self.erased else {"erased"})) + b"\n"
+        unsaid = {name for name in ("erased", "learned_without") if not getattr(self, name)}
+        return canonical_json(self.model_dump(mode="json", exclude=unsaid)) + b"\n"
 
 
 class Ref(_Frozen):

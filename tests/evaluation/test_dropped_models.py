@@ -51,6 +51,7 @@ def test_a_model_trained_again_has_no_score_of_the_dropped_one(tmp_path, monkeyp
     with pytest.raises(InputError, match="is not in the store"):
         load_manifest(store, first.ref)
     after = load_manifest(store, trained())
+    assert after.learned_without and not before.learned_without
     assert after.ref == before.ref and after.parts != before.parts
     assert facts_of(Version(store, after))["Scores"] == {}
     again = evaluated()
@@ -59,6 +60,9 @@ def test_a_model_trained_again_has_no_score_of_the_dropped_one(tmp_path, monkeyp
         "a passage is gone, and no vector stays"
     )
     assert facts_of(Version(store, after))["Scores"]
+    other = CliRunner().invoke(app, ["erase", ERASED[::-1], "--drop-models"])
+    assert other.exit_code == 0 and "dropped" not in other.stdout
+    assert evaluated().reused, "what was trained without the first document is nothing that a second erasure drops"
 
 
 def test_nothing_but_pools_is_made_of_rows_that_models_made():

@@ -9,14 +9,17 @@ from pipeline_tasks.core.schema import FILES
 
 
 def trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
-    """Versions of files that were made from one that was written anew, or from such a model; those come first."""
-    marked = {str(manifest.ref) for manifest in manifests if manifest.erased}
+    """Versions of files made from one that was written anew since, or from such a model; those come first."""
+    erased = {str(manifest.ref): set(manifest.erased) for manifest in manifests if manifest.erased}
     found: list[Manifest] = []
+    marked = set[str]()
     models, known = [manifest for manifest in manifests if manifest.rows_schema == FILES], -1
     while known != len(found):
         known = len(found)
         for model in models:
-            if model not in found and _reads(model, marked):
+            read = (name for names in model.inputs.values() for name in names)
+            learned = any(not erased.get(name, set()).issubset(model.learned_without) for name in read)
+            if model not in found and (learned or _reads(model, marked)):
                 found.append(model)
                 marked.add(str(model.ref))
     return found

@@ -251,6 +251,7 @@ def _publish(
     store: Store, job: Job, before: bytes | None, parts: list[Part], removals: list[Removal], rejects: list[Part]
 ) -> Manifest:
     ref, schema = job.ref, job.step.writes
+    read = [] if schema else [load_manifest(store, source) for refs in job.inputs.values() for source in refs]
     manifest = Manifest(
         dataset=ref.dataset,
         id=ref.version,
@@ -265,6 +266,7 @@ def _publish(
         removals=removals,
         rejects=rejects,
         licences=licences_of(store, job),
+        learned_without=sorted({name for source in read for name in source.erased}),
     )
     if schema and removals:
         manifest = manifest.model_copy(update={"rows": manifest.rows - len(RemovedRows.of(store, manifest))})
