@@ -56,7 +56,8 @@ def train(
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``tokens_per_s``,
             ``peak_gib`` of the GPU or else of the process, and ``dev_score`` where it is known).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
-        length_of_start: tokens after which that encoder cuts texts of either kind; as ``params`` say where not given.
+        length_of_start: tokens after which that encoder cuts texts, of queries no fewer than ``params`` say, so that
+            something is left behind an instruction; as these where not given.
         targets: sets that a sampler is guided by, asked as in ``dev``; that one where there are none.
         threads: of the processor; another number may change the last bits.
         devices: of this node; where more than one, or other nodes train with it, a process on each: together they take
@@ -93,6 +94,7 @@ def _train(
     check_backbone(encoder, params, params.max_length)
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     own = dict.fromkeys(lengths, length_of_start) if length_of_start else lengths
+    own |= {"max_query_length": max(own["max_query_length"], params.max_query_length)}
     sets = {"train": (examples, lengths), "dev_of_start": (dev_of_start, own), "dev": (dev, lengths)}
     sets |= {f"target-{number}": (rows, lengths) for number, rows in enumerate(targets.values())}
     with peers.first_of_node():

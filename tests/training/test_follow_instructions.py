@@ -197,3 +197,12 @@ def test_without_a_tuple_there_is_nothing_to_learn(tmp_path, embedder):
     put(store, TUPLES, [planted(0, "dev")], dataset="tuples/checked")
     with pytest.raises(InputError, match="no tuple to train on"):
         go(store, follow_instructions, backbone=embedder, **SMALL)
+
+
+def test_instructions_longer_than_the_start_reads_are_trained_on(store, embedder, tmp_path):
+    there = LocalStore(tmp_path / "there")
+    sides = [planted(topic, *side) for topic in range(len(TOPICS)) for side in (("train",), ("dev", "wg"))]
+    longer = [row | {name: f"{row[name]} {32 * 'wc '}".strip() for name in TOLD} for row in sides]
+    put(there, TUPLES, longer, dataset="tuples/checked")
+    made = go(there, follow_instructions, backbone=embedder, **SMALL | {"max_query_length": 48, "epochs": 1})
+    assert made.counters["dev_ndcg_at_10_of_start"] >= 0
