@@ -177,7 +177,12 @@ def _check_case(folder: Path) -> None:
 
 
 def _check_side(folder: Path) -> None:
-    """Refuse a tokenizer that cuts long texts at their beginning, which is where their instruction is."""
+    """Refuse a tokenizer that cuts long texts at their beginning, which is where their instruction is.
+
+    Exports of earlier releases, which have no ``__version__``, may say so and were trained on texts cut at their end.
+    """
+    if "__version__" not in optional_object(folder / "config_sentence_transformers.json"):
+        return
     saved = optional_object(folder / "tokenizer.json").get("truncation") or {}
     side = optional_object(folder / "tokenizer_config.json").get("truncation_side") or saved.get("direction")
     if str(side).lower() == "left":

@@ -169,17 +169,19 @@ def test_case_is_the_tokenizers_business(tmp_path, normalizer, works):
 
 
 @pytest.mark.parametrize(
-    ("config", "saved", "works"),
+    ("config", "saved", "of_others", "works"),
     [
-        ({"truncation_side": "left"}, None, False),
-        ({}, {"direction": "Left"}, False),
-        ({"truncation_side": "right"}, {"direction": "Left"}, True),
-        ({}, {"direction": "Right"}, True),
-        ({}, None, True),
+        ({"truncation_side": "left"}, None, {"__version__": {}}, False),
+        ({}, {"direction": "Left"}, {"__version__": {}}, False),
+        ({"truncation_side": "left"}, None, {}, True),  # exported by an earlier release of ours
+        ({"truncation_side": "right"}, {"direction": "Left"}, {"__version__": {}}, True),
+        ({}, {"direction": "Right"}, {"__version__": {}}, True),
+        ({}, None, {"__version__": {}}, True),
     ],
 )
-def test_a_tokenizer_that_cuts_texts_at_their_beginning_is_refused(tmp_path, config, saved, works):
-    write(tmp_path, {"pooling_mode": "mean"}, tokenizer_config=config, tokenizer={"truncation": saved})
+def test_a_tokenizer_that_cuts_texts_at_their_beginning_is_refused(tmp_path, config, saved, of_others, works):
+    told = {"config_sentence_transformers": {"prompts": {}} | of_others}
+    write(tmp_path, {"pooling_mode": "mean"}, tokenizer_config=config, tokenizer={"truncation": saved}, **told)
     with nullcontext() if works else pytest.raises(InputError, match="cuts long texts at their beginning .* set trunc"):
         layout_of_folder(tmp_path)
 
