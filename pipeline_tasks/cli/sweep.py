@@ -33,8 +33,9 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import load_manifest, resolve
 
-_COUNTED = """SELECT name, arg_max(value, started_at) AS value FROM counters c JOIN steps s USING (run_id)
-              WHERE c.dataset = ? AND c.version = ? AND NOT coalesce(reused, false) GROUP BY name"""
+_COUNTED = """SELECT name, value FROM counters c JOIN steps s USING (run_id)
+              WHERE c.dataset = ? AND c.version = ? AND NOT coalesce(reused, false)
+              QUALIFY started_at = max(started_at) OVER ()"""
 
 
 def sweep_command(

@@ -132,7 +132,8 @@ def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
     if row is None:
         raise InputError(f"{folder.path} has no query: {QUERIES} is empty")
     if not seen:
-        raise InputError(f"no query of {folder.path} is judged: its qrels are of other queries")
+        why = "its qrels are of other queries" if judgements else "its qrels are empty"
+        raise InputError(f"no query of {folder.path} is judged: {why}")
     for name in sorted(judgements.keys() - seen):
         run.reject(name, "unknown_query")
 

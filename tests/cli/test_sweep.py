@@ -187,7 +187,8 @@ def test_of_a_version_that_was_dropped_and_made_again_the_new_counters_count(sto
     for reused, value in ((False, 0.9), (False, 0.5), (True, 0.7)):
         log = EventLog(store, "pretrain", "1")
         log.emit("START", inputs={}, output=None, facts={"dataset": ref.dataset})
-        facts = {"dataset": ref.dataset, "reused": reused, "counters": {"dev_ndcg_at_10": value}}
+        counters = {"dev_ndcg_at_10": value} | ({"of_the_dropped": 1} if value == 0.9 else {})
+        facts = {"dataset": ref.dataset, "reused": reused, "counters": counters}
         log.emit("COMPLETE", inputs={}, output=str(ref), facts=facts)
     assert _as_when_built(store, Outcome(ref, True)).counters == {"dev_ndcg_at_10": 0.5}
 

@@ -268,6 +268,7 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
             )
         ),
         (partial(spoilt, "queries.jsonl", b"\n"), "set has no query: queries.jsonl is empty"),
+        (partial(spoilt, "qrels/test.tsv", b"\n"), "is judged: its qrels are empty"),
         (partial(spoilt, "queries.jsonl", b'{"_id": "b", "text": "y"}'), "no query of .*set is judged: its qrels"),
         (
             partial(spoilt, "queries.jsonl", b'{"_id": "a", "text": "y", "intent": "rumour"}'),
@@ -277,13 +278,10 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
     ],
 )
 def test_a_broken_folder_is_an_error_that_names_the_place(store, tmp_path, break_it, message):
-    path = tmp_path / "set"
-    given = {
-        "set_name": "mine",
-        "folder": folder(path, [{"_id": "1", "text": "x"}], [{"_id": "a", "text": "y"}], "a\t1\t1\n"),
-    }
+    path = folder(tmp_path / "set", [{"_id": "1", "text": "x"}], [{"_id": "a", "text": "y"}], "a\t1\t1\n")
+    given = {"set_name": "mine", "folder": path}
     go(store, read_passages, **given)
-    break_it(path)
+    break_it(Path(path))
     with pytest.raises(InputError, match=message):
         go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)
 
