@@ -6,8 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import duckdb
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.lineage.fold import fold
@@ -68,11 +71,7 @@ class Reader:
             with self._having(self._slots, "other questions are being answered"):
                 if path.is_file():
                     with connect(path, self.objects) as con:
-
-                        def ask(sql: str, *values: object) -> Rows:
-                            return answer(con, sql, list(values), max_rows=ALL_ROWS, timeout_s=_TIMEOUT_S).to_pylist()
-
-                        yield ask
+                        yield partial(_rows_of, con)
                         return
             fresh = True  # an erasure or `foundry fold --anew` deleted it meanwhile
 
@@ -89,3 +88,7 @@ class Reader:
             yield
         finally:
             door.release()
+
+
+def _rows_of(con: duckdb.DuckDBPyConnection, sql: str, *values: object) -> Rows:
+    return answer(con, sql, list(values), max_rows=ALL_ROWS, timeout_s=_TIMEOUT_S).to_pylist()
