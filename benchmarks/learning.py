@@ -30,7 +30,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")
-FIRST = ("pairs", "positives", "views", "averaged", "spread", "spread averaged")
+FIRST = ("pairs", "positives", "views", "agreed", "consistent", "averaged", "spread", "spread averaged")
 PLAIN, SEEDS = "plain script", "all seeds of "
 
 

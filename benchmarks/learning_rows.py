@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from judged_sets import JudgedSet
 
+from pipeline_tasks.curation.agreement import NOBODY, Strategy, agreed
 from pipeline_tasks.curation.rank_lists import interval_ends, sample
 from pipeline_tasks.retrieval.bm25 import Bm25
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
@@ -20,7 +21,7 @@ from pipeline_tasks.retrieval.open_encoder import open_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 
-DEPTH, ALPHA, RANKS = 200, 0.95, 10
+DEPTH, ALPHA, RANKS, TOP_N = 200, 0.95, 10, 2
 SKIPPED, INTERVALS = 3, 3
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 FUSION = "rrf"
@@ -77,15 +78,33 @@ def _vectors(name: str, asked: Mapping[str, Sequence[str]], passages: Sequence[s
     return found | {"passages": encoder.encode_passages(list(passages))}
 
 
-def negatives(data: JudgedSet, found: References, n_negatives: int) -> list[list[str]]:
-    """Per pair so many passages of the training documents, the first reference model's best below the source."""
+def positives_by(data: JudgedSet, found: References, strategy: Strategy) -> list[str | None]:
+    """Per pair the passage of the training documents that the models' best :data:`TOP_N` give it, if any.
+
+    The models' order is that of the call; the pipeline's default for the strategy is N = 2, as here.
+    """
+    ids = np.array(list(data.passages))
+    trained_on = np.isin(ids, [pair.passage_id for pair in data.pairs])
+    codes = np.full((len(data.pairs), len(found.vectors), TOP_N), NOBODY, np.int32)
+    for seat, name in enumerate(found.vectors):
+        for row, ranked in enumerate(found.pairs[name]):
+            best = ranked[trained_on[ranked] & (ranked >= 0)][:TOP_N]
+            codes[row, seat, : len(best)] = best
+    places = {name: place for place, name in enumerate(ids)}
+    own = np.array([places[pair.passage_id] for pair in data.pairs], np.int32)
+    chosen = agreed(codes, np.ones(codes.shape[:2], bool), own, strategy)
+    return [None if place == NOBODY else str(ids[place]) for place in chosen]
+
+
+def negatives(data: JudgedSet, found: References, n_negatives: int, alpha: float = ALPHA) -> list[list[str]]:
+    """Per pair so many passages of the training documents, the first model's best below alpha times the source."""
     ids = list(data.passages)
     places = {name: place for place, name in enumerate(ids)}
     answers, trained_on = data.answers(), {pair.passage_id for pair in data.pairs}
     name, vectors = next(iter(found.vectors.items()))
     mined = []
     for pair, query, ranked in zip(data.pairs, vectors["pairs"], found.pairs[name], strict=True):
-        limit = ALPHA * float(query @ vectors["passages"][places[pair.passage_id]])
+        limit = alpha * float(query @ vectors["passages"][places[pair.passage_id]])
         close = [ids[p] for p in ranked if query @ vectors["passages"][p] < limit]
         mined.append([i for i in close if i in trained_on and i not in answers[pair.query]][:n_negatives])
     return mined

@@ -15,10 +15,24 @@ from typing import Any
 
 import numpy as np
 from judged_sets import JudgedSet
-from learning_rows import FUSION, LENGTHS, RANKS, Arrays, References, dev_set, load_or_make, negatives, spread, taught
+from learning_rows import (
+    ALPHA,
+    FUSION,
+    LENGTHS,
+    RANKS,
+    Arrays,
+    References,
+    dev_set,
+    load_or_make,
+    negatives,
+    positives_by,
+    spread,
+    taught,
+)
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.agreement import Strategy
 from pipeline_tasks.encoders.devices import device_kind, devices
 from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import backbone
@@ -35,6 +49,7 @@ from pipeline_tasks.training.params import Precision, TrainParams
 
 START = "the start"
 N_NEGATIVES = 9
+RISING = (0.65, 0.75, 0.85)
 
 
 @dataclass(frozen=True)
@@ -44,8 +59,10 @@ class Stage:
     Attributes:
         written: generated positives beside the source passages.
         restated: these as queries, too.
+        keeps: how the models' agreement chooses the positives; pairs without one are left out.
         spread: negatives of three intervals of the keyword ranking, behind its first ranks.
         mined: hard negatives; such a training goes on from the better of those without.
+        alphas: their difficulties, one training each, which goes on from the one before.
         labels: the loss on the labels counts.
         taught: what a teacher makes of each row counts.
         averages: stages whose models' mean it is, in place of a training; :data:`START` for the untrained model.
@@ -53,8 +70,10 @@ class Stage:
 
     written: bool = False
     restated: bool = False
+    keeps: Strategy = "none"
     spread: bool = False
     mined: bool = False
+    alphas: tuple[float, ...] = (ALPHA,)
     labels: bool = True
     taught: bool = False
     averages: tuple[str, ...] = ()
@@ -64,10 +83,14 @@ STAGES = {
     "pairs": Stage(),
     "positives": Stage(written=True),
     "views": Stage(written=True, restated=True),
+    "agreed": Stage(keeps="mutual"),
+    "consistent": Stage(keeps="consistency"),
     "averaged": Stage(averages=("pairs", "views")),
     "spread": Stage(spread=True),
     "spread averaged": Stage(averages=("spread", "views")),
     "negatives": Stage(mined=True),
+    "rising": Stage(mined=True, alphas=RISING),
+    "level": Stage(mined=True, alphas=RISING[-1:] * len(RISING)),
     "negatives and start": Stage(mined=True, averages=("negatives", START)),
     "distilled": Stage(mined=True, taught=True),
     "taught alone": Stage(mined=True, taught=True, labels=False),
@@ -112,9 +135,10 @@ class Recipe:
         return TrainParams(size=self.size, precision=self.precision, **(chosen | given))
 
 
-def training_set(data: JudgedSet, stage: Stage, found: References, recipe: Recipe) -> Examples:
-    """The rows of a stage."""
-    rows = [(pair.query, data.passages[pair.passage_id]) for pair in data.pairs]
+def training_set(data: JudgedSet, stage: Stage, found: References, recipe: Recipe, alpha: float = ALPHA) -> Examples:
+    """The rows of a stage, of one of its difficulties."""
+    chosen = positives_by(data, found, stage.keeps)
+    rows = [(pair.query, data.passages[name]) for pair, name in zip(data.pairs, chosen, strict=True) if name]
     if stage.written:
         rows += [(pair.query, pair.positive) for pair in data.pairs if pair.positive]
     if stage.restated:
@@ -124,7 +148,7 @@ def training_set(data: JudgedSet, stage: Stage, found: References, recipe: Recip
         return Examples.of(queries, positives, [[data.passages[i] for i in ids] for ids in spread(data, found)])
     if not stage.mined:
         return Examples.of(queries, positives)
-    mined = negatives(data, found, recipe.n_negatives)
+    mined = negatives(data, found, recipe.n_negatives, alpha)
     targets = taught(data, mined, found, recipe.teacher) if stage.taught else None
     return Examples.of(queries, positives, [[data.passages[i] for i in ids] for ids in mined], targets=targets)
 
@@ -187,6 +211,10 @@ class Bench:
         """Folder of a stage's model, named by all that it is made of, other models among it."""
         stage, models = STAGES[name], list(self.found.vectors)
         read = [self.recipe.teacher, models] if stage.taught else models[:1] if stage.mined else []
+        if stage.keeps != "none":
+            read = [stage.keeps, *models]
+        if stage.alphas != (ALPHA,):
+            read = [*read, *stage.alphas]
         if stage.mined and self.recipe.n_negatives != N_NEGATIVES:
             read = [*read, self.recipe.n_negatives]
         params = self.recipe.params(stage, seed).identity()
@@ -204,12 +232,18 @@ class Bench:
         if STAGES[name].averages:
             return self._average(self._members(name, seed, before), self.of_stage(name, seed, before))
         start = self.of_stage(before, seed, "") if before else self.start
-        rows = training_set(self.data, STAGES[name], self.found, self.recipe)
-        params, out = self.recipe.params(STAGES[name], seed), self.of_stage(name, seed, before)
+        stage, out = STAGES[name], self.of_stage(name, seed, before)
         work = self.place / "unfinished" / out.name
-        result = train(rows, dev_set(self.data), start, params, work, threads=settings().threads)
-        layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
-        export(result.encoder, out, card={"name": name}, layout=layout)
+        params = self.recipe.params(stage, seed)
+        for turn, alpha in enumerate(stage.alphas, 1):
+            model = out if turn == len(stage.alphas) else work / f"model-{turn}"
+            if not model.is_dir():
+                rows, steps = training_set(self.data, stage, self.found, self.recipe, alpha), work / f"turn-{turn}"
+                result = train(rows, dev_set(self.data), start, params, steps, threads=settings().threads)
+                layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
+                export(result.encoder, work / "part", card={"name": name}, layout=layout)
+                (work / "part").rename(model)
+            start = model
         found = self._ranked_by(out)
         shutil.rmtree(work)
         return found

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline_tasks.encoders.layout import Layout
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PASSAGES = {"a": "sandbags", "b": "levees", "c": "shelters", "d": "of a judged document"}
 VECTORS = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0.9, 0.436]], np.float32)
@@ -75,6 +77,50 @@ def test_a_model_of_fewer_negatives_lies_apart(stages: ModuleType, planted: tupl
     assert few.of_stage("pairs", 0) == nine.of_stage("pairs", 0)
     for name in ("negatives", "distilled", "taught alone"):
         assert few.of_stage(name, 0, "pairs") != nine.of_stage(name, 0, "pairs")
+
+
+def test_agreement_chooses_positives_of_training_documents_or_none(stages: ModuleType, planted: tuple[Any, Any]):
+    data, systems = planted
+    both = {"encoder": systems.pairs["encoder"], "other": np.array([[0, 1, 3, 2], [3, 0, 1, 2], [0, 2, 3, 1]])}
+    found = stages.References({}, both, {name: {} for name in both})
+    assert stages.positives_by(data, found, "none") == ["a", "c", "b"]
+    assert stages.positives_by(data, found, "mutual") == ["a", "b", "a"]
+    assert stages.positives_by(data, found, "consistency") == ["a", "c", "b"]
+    other_first = stages.References({}, both, {name: {} for name in reversed(both)})
+    assert stages.positives_by(data, other_first, "consistency") == ["a", None, None]
+    rows = stages.training_set(data, stages.STAGES["consistent"], other_first, stages.Recipe("22m", "fp32", "", {}, {}))
+    assert [block.num_rows for block in rows.blocks()] == [1]
+
+
+def test_difficulties_rise_over_trainings_each_from_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, stages: ModuleType, planted: tuple[Any, Any], tmp_path: Path
+):
+    seen, stopped_at = [], 2
+    original = stages.negatives
+
+    def mined(data: Any, found: Any, n: int, alpha: float) -> list[list[str]]:
+        seen.append(alpha)
+        return original(data, found, n, alpha)
+
+    def trained(rows: Any, dev: Any, start: Path, params: Any, work: Path, **_: Any) -> SimpleNamespace:
+        seen.append(start.name)
+        if len(seen) > 2 * stopped_at:
+            raise KeyboardInterrupt
+        return SimpleNamespace(encoder=None)
+
+    monkeypatch.setattr(stages, "negatives", mined)
+    monkeypatch.setattr(stages, "train", trained)
+    monkeypatch.setattr(stages, "layout_of", lambda start: Layout("mean", 192))
+    monkeypatch.setattr(stages, "export", lambda encoder, out, **_: out.mkdir(parents=True))
+    bench = stages.Bench(*planted, stages.Recipe("22m", "fp32", "rrf", {}, {}), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        bench.stage("rising", 0, "pairs")
+    assert seen == [0.65, bench.of_stage("pairs", 0).name, 0.75, "model-1", 0.85, "model-2"]
+    del seen[:]
+    stopped_at = 0
+    with pytest.raises(KeyboardInterrupt):
+        bench.stage("rising", 0, "pairs")
+    assert seen == [0.85, "model-2"]
 
 
 def test_a_teacher_scores_the_source_first_and_then_each_negative(stages: ModuleType, planted: tuple[Any, Any]):
