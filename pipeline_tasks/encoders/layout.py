@@ -179,17 +179,24 @@ def _check_case(folder: Path) -> None:
 def _check_side(folder: Path) -> None:
     """Refuse a tokenizer that cuts long texts at their beginning, which is where their instruction is.
 
-    Exports of earlier releases, which have no ``__version__``, may say so and were trained on texts cut at their end.
+    Exports of earlier releases may say so and were trained on texts cut at their end.
     """
-    if "__version__" not in optional_object(folder / "config_sentence_transformers.json"):
-        return
     saved = optional_object(folder / "tokenizer.json").get("truncation") or {}
     side = optional_object(folder / "tokenizer_config.json").get("truncation_side") or saved.get("direction")
-    if str(side).lower() == "left":
+    if str(side).lower() == "left" and not _is_export(folder):
         raise InputError(
             f"the tokenizer of {folder} cuts long texts at their beginning (truncation_side 'left'), and here they are "
             "cut at their end: set truncation_side to right in tokenizer_config.json, or make the model again"
         )
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether this project wrote the folder: an empty config of Normalize is in none that the library saved."""
+    kind, within = modules_of(folder)[-1]
+    config = folder / within / "config.json"
+    keys = optional_object(folder / "config_sentence_transformers.json").keys()
+    is_ours = keys == {"prompts", "default_prompt_name", "similarity_fn_name"}
+    return is_ours and kind == "Normalize" and config.is_file() and not object_in(config)
 
 
 def _pooling(path: Path) -> Pooling:

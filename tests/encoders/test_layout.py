@@ -173,10 +173,10 @@ def test_case_is_the_tokenizers_business(tmp_path, normalizer, works):
     [
         ({"truncation_side": "left"}, None, {"__version__": {}}, False),
         ({}, {"direction": "Left"}, {"__version__": {}}, False),
-        ({"truncation_side": "left"}, None, {}, True),  # exported by an earlier release of ours
-        ({"truncation_side": "right"}, {"direction": "Left"}, {"__version__": {}}, True),
-        ({}, {"direction": "Right"}, {"__version__": {}}, True),
-        ({}, None, {"__version__": {}}, True),
+        ({"truncation_side": "left"}, None, {"default_prompt_name": None, "similarity_fn_name": "cosine"}, False),
+        ({"truncation_side": "right"}, {"direction": "Left"}, {}, True),
+        ({}, {"direction": "Right"}, {}, True),
+        ({}, None, {}, True),
     ],
 )
 def test_a_tokenizer_that_cuts_texts_at_their_beginning_is_refused(tmp_path, config, saved, of_others, works):

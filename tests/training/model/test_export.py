@@ -185,6 +185,26 @@ def test_texts_are_cut_where_training_cut_them(tiny_bert, tmp_path) -> None:
     assert layout_of_folder(tmp_path / "m").max_length == 6
 
 
+def test_of_folders_that_cut_texts_at_their_beginning_only_an_earlier_release_s_export_is_read(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "m")
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"truncation_side": "left"}))
+    assert layout_of_folder(folder).max_length == 32
+    told, of_normalize = folder / "config_sentence_transformers.json", folder / "2_Normalize" / "config.json"
+    for file, others in ((told, "{}"), (told, '{"__version__": {}}'), (of_normalize, '{"module_input_name": "x"}')):
+        own = file.read_text()
+        file.write_text(others)
+        with pytest.raises(InputError, match="cuts long texts at their beginning"):
+            layout_of_folder(folder)
+        file.write_text(own)
+    for file in (told, of_normalize):
+        moved = file.rename(tmp_path / "moved")
+        with pytest.raises(InputError, match="cuts long texts at their beginning"):
+            layout_of_folder(folder)
+        moved.rename(file)
+    assert layout_of_folder(folder).max_length == 32
+
+
 def test_an_empty_prompt_of_an_intent_stays_one(tiny_bert, tmp_path) -> None:
     export(load(tiny_bert), tmp_path / "m", card=CARD, layout=replace(LAYOUT, prefixes={"query": "wa ", "sts": ""}))
     found = layout_of_folder(tmp_path / "m")
