@@ -6,9 +6,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import StepParams, added, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.mixture import Mixture
 from pipeline_tasks.training.named import without_code
 from pipeline_tasks.training.objective import Objective
@@ -158,6 +160,10 @@ class TrainParams(OptimiserParams):
     def max_length(self) -> int:
         """Tokens after which a trained model cuts texts, which it does not by their kind: the longer of both."""
         return max(self.max_query_length, self.max_passage_length)
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse judged sets that do not fit the passages that they are read with."""
+        judged_dev.check_sets(inputs)
 
     def identity(self) -> dict[str, Any]:
         """What decides the weights: all hyperparameters, and what the objectives' code says."""

@@ -24,6 +24,12 @@ from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.pool_passages import pool_passages
 from pipeline_tasks.evaluation.sample_queries import sample_queries
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
+from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus
+from pipeline_tasks.training.data import judged_dev
+from pipeline_tasks.training.distill import distill
+from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.follow_instructions import follow_instructions
+from pipeline_tasks.training.pretrain import pretrain
 from tests.core.toy_steps import make, toy_bare, toy_list, toy_scale, toy_tally, toy_total, toy_unique
 from tests.stores import put
 
@@ -202,3 +208,34 @@ def test_with_what_is_to_come_nothing_is_compared(store, waiting, step, values):
     schemas = {name: read.schema for name, read in step.reads.items()}
     there = {name: [str(put(store, rows, [], dataset=f"any/{name}"))] if rows else [] for name, rows in schemas.items()}
     assert {waiting(step, values, name, **there).todo for name in there} == {"after toy_list"}
+
+
+@pytest.mark.parametrize(
+    ("step", "coming"),
+    [
+        (pretrain, "pairs"),
+        (finetune, "triplets"),
+        (distill, "triplets"),
+        (follow_instructions, "tuples"),
+        (adapt_to_corpus, "queries"),
+    ],
+)
+def test_judged_sets_that_do_not_fit_are_refused_also_where_the_rows_of_a_training_are_to_come(
+    store, waiting, step, coming
+):
+    judged_on = put(store, PASSAGES, [{"passage_id": "p"}], dataset="corpus/mine")
+    queries = put(store, JUDGED_QUERIES, [{"query_id": "q"}], dataset="judged/mine", passages=judged_on)
+    newer = put(store, PASSAGES, [{"passage_id": "r"}], dataset="corpus/mine")
+    schemas = {name: read.schema for name, read in step.reads.items() if read.schema and name not in judged_dev.READS}
+    own = {name: [str(put(store, schema, [], dataset=f"any/{name}"))] for name, schema in schemas.items()}
+    own["init"] = ["coming"]
+    refused = f"{queries} was judged on {judged_on}, not {newer}"
+    guided = {"sampler": "inf_dds", "targets": ["mine"]}
+    for values, name in (({"choose_on": ["mine"]}, "judged_passages"), (guided, "target_passages")):
+        with pytest.raises(InputError, match=f"{refused}: give --input {name}={judged_on}"):
+            waiting(step, values, coming, **own)
+        fit = waiting(step, values, coming, **own, **{name: [str(judged_on)]})
+        late = waiting(step, values, name, **own)
+        assert {fit.todo, late.todo} == {"after toy_list"}
+    with pytest.raises(InputError, match="2 target_passages for 1 targets: name one corpus for each set"):
+        waiting(step, guided, coming, **own, target_passages=[str(judged_on), str(newer)])

@@ -29,34 +29,42 @@ READS = {
 """What a stage reads to choose its checkpoint by, and to guide its sampler; nothing unless parameters name sets."""
 
 
-def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
-    """The development queries as a layout says: of the judged set where one is given, else ``own``.
+def check_sets(inputs: Inputs) -> None:
+    """Do nothing where each judged set may be scored over the passages read with it, or one of the two is to come.
 
     Raises:
-        InputError: the set was judged on other passages.
+        InputError: a set was judged on other passages, or there are more targets than corpora of theirs, or fewer.
     """
-    if "judged" not in inputs:
-        return own
-    check_corpus(inputs["judged"], inputs["judged_passages"], "judged_passages")
-    return partial(_judged, inputs["judged"], inputs["judged_passages"])
+    if "judged" in inputs and "judged_passages" in inputs:
+        check_corpus(inputs["judged"], inputs["judged_passages"], "judged_passages")
+    if "targets" in inputs and "target_passages" in inputs:
+        check_corpora(_targets(inputs), "target_passages")
+
+
+def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
+    """The development queries as a layout says: of the judged set where one is given, else ``own``."""
+    return partial(_judged, inputs["judged"], inputs["judged_passages"]) if "judged" in inputs else own
 
 
 def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
     """The judged sets that a sampler is guided by, by name, as a layout says.
 
     Raises:
-        InputError: one of them was judged on other passages, or there are more of one than of the other.
+        InputError: there are more of them than corpora of theirs, or fewer.
     """
+    targets = _targets(inputs)
+    return lambda layout: {
+        judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout) for judged, corpus in targets
+    }
+
+
+def _targets(inputs: Inputs) -> list[tuple[Version, Version]]:
     targets, corpora = inputs.each("targets"), inputs.each("target_passages")
     if len(targets) != len(corpora):
         raise InputError(
             f"{len(corpora)} target_passages for {len(targets)} targets: name one corpus for each set, in their order"
         )
-    pairs = list(zip(targets, corpora, strict=True))
-    check_corpora(pairs, "target_passages")
-    return lambda layout: {
-        judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout) for judged, corpus in pairs
-    }
+    return list(zip(targets, corpora, strict=True))
 
 
 def n_queries(inputs: Inputs, own: Version) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.training.params import Unit
+
+if TYPE_CHECKING:
+    from pipeline_tasks.training.params import Unit
 
 ROWS_AT_ONCE = 4096
 
