@@ -55,3 +55,17 @@ SELECT w.dataset, made.version, w.run_id
 FROM (FROM ended WHERE version IS NULL) w ASOF JOIN (FROM ended WHERE version IS NOT NULL) made
     ON w.dataset = made.dataset AND w.step = made.step AND w.code_version = made.code_version AND w.asked = made.asked
     AND w.started_at <= made.ended_at;
+
+-- The run that built a version, and when the build before it began. A version that was dropped may be made again with
+-- other rows, so that the last build counts. One that found all parts made, and so counted nothing of what is in them,
+-- comes after all others; rows_built is of steps that work part by part.
+CREATE VIEW last_builds AS
+WITH builds AS (
+    SELECT s.dataset, s.version, s.run_id, s.started_at, coalesce(c.value, 1) > 0 AS has_computed
+    FROM steps s LEFT JOIN counters c ON c.run_id = s.run_id AND c.name = 'rows_built'
+    WHERE s.status = 'complete' AND s.version IS NOT NULL AND NOT coalesce(s.reused, false)
+)
+SELECT dataset, version, run_id,
+    lag(started_at) OVER (PARTITION BY dataset, version, has_computed ORDER BY started_at, run_id) AS built_before
+FROM builds
+QUALIFY row_number() OVER (PARTITION BY dataset, version ORDER BY has_computed DESC, started_at DESC, run_id DESC) = 1;

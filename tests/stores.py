@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from typing import Any
 
+from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -39,6 +40,15 @@ def put(
     commit(store, manifest)
     point(store, manifest.ref)
     return manifest.ref
+
+
+def note_run(store: Store, ref: Ref, counters: dict, *, kind: str = "COMPLETE", reused: bool = False) -> None:
+    """The events of a run that made ``ref``, found it made, or (FAIL) failed to make it; and what it counted."""
+    log = EventLog(store, "by_hand", "1")
+    facts = {"dataset": ref.dataset, "request_id": ref.version}
+    log.emit("START", inputs={}, output=None, facts=facts)
+    output = str(ref) if kind == "COMPLETE" else None
+    log.emit(kind, inputs={}, output=output, facts=facts | {"reused": reused, "counters": counters})
 
 
 def put_part(store: Store, data: bytes) -> str:

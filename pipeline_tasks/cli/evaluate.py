@@ -228,8 +228,8 @@ def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_i
 def _left_out(store: Store, given: dict[str, list[str]]) -> Iterator[str]:
     """What of a set was not scored and why; of the passages, where they are the set's own."""
     sql = """SELECT reason, count(*) AS n FROM rejects WHERE dataset = $1 AND version = $2 GROUP BY ALL UNION ALL
-             SELECT name, max(value)::BIGINT FROM counters
-             WHERE name = 'queries_unjudged' AND value > 0 AND dataset = $1 AND version = $2 GROUP BY ALL
+             SELECT name, value::BIGINT FROM counters JOIN last_builds USING (run_id, dataset, version)
+             WHERE name = 'queries_unjudged' AND value > 0 AND dataset = $1 AND version = $2
              ORDER BY ALL"""
     for name in (*given["queries"], *given["passages"]):
         dataset, _, version = name.partition("@")

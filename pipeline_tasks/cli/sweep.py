@@ -33,9 +33,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import load_manifest, resolve
 
-_COUNTED = """SELECT name, value FROM counters c JOIN steps s USING (run_id)
-              WHERE c.dataset = ? AND c.version = ? AND NOT coalesce(reused, false)
-              QUALIFY started_at = max(started_at) OVER ()"""
+_COUNTED = """SELECT name, value FROM counters JOIN last_builds USING (run_id, dataset, version)
+              WHERE dataset = ? AND version = ?"""
 
 
 def sweep_command(

@@ -44,7 +44,8 @@ SELECT DISTINCT input_name, input_dataset || '@' || input_version AS ref FROM ve
 WHERE dataset = ? AND version = ? AND input_name IN ('queries', 'passages')
 """
 _GEOMETRY = """
-SELECT name, any_value(value) AS value FROM counters WHERE dataset = ? AND version = ? AND name LIKE '%/%' GROUP BY name
+SELECT name, value FROM counters JOIN last_builds USING (run_id, dataset, version)
+WHERE dataset = ? AND version = ? AND name LIKE '%/%'
 """
 
 

@@ -24,7 +24,6 @@ from pipeline_tasks.cli.sweep import (
     with_versions,
 )
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
@@ -40,7 +39,7 @@ from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.llm.wanted import QuoteRun
 from tests.core.toy_steps import TOTALS, make, rows_of, toy_bare, toy_list, toy_scale
 from tests.dags.toys.rows import NUMBERS
-from tests.stores import put
+from tests.stores import note_run, put
 
 CHAIN = ("sweep", "count", "square", "total", "--over", "parts=2,3", "--over", "plus=[1, 5]", "--by", "sum")
 PAIR = {"query_id": "q", "query": "deep?", "intent": "qa", "origin": "faq", "passage_id": "a", "split": "train"}
@@ -185,11 +184,8 @@ def test_of_a_loss_the_lowest_is_the_best_and_what_has_none_comes_last():
 def test_of_a_version_that_was_dropped_and_made_again_the_new_counters_count(store):
     ref = Ref(dataset="model/22m/corpus", version="0" * 16)
     for reused, value in ((False, 0.9), (False, 0.5), (True, 0.7)):
-        log = EventLog(store, "pretrain", "1")
-        log.emit("START", inputs={}, output=None, facts={"dataset": ref.dataset})
         counters = {"dev_ndcg_at_10": value} | ({"of_the_dropped": 1} if value == 0.9 else {})
-        facts = {"dataset": ref.dataset, "reused": reused, "counters": counters}
-        log.emit("COMPLETE", inputs={}, output=str(ref), facts=facts)
+        note_run(store, ref, counters, reused=reused)
     assert _as_when_built(store, Outcome(ref, True)).counters == {"dev_ndcg_at_10": 0.5}
 
 

@@ -11,6 +11,7 @@ from pipeline_tasks.report.sections.costs import cost_section
 from pipeline_tasks.report.sections.flow import flow_section, read
 from pipeline_tasks.report.subject import lineage
 from tests.core.lineage import toy
+from tests.stores import note_run
 
 MODEL = "model/33m/finetune"
 
@@ -43,3 +44,11 @@ def test_the_runs_that_a_dataset_grew_by_are_part_of_its_cost(refreshed):
     with lineage(refreshed) as ask:
         runs = {row[0]: row[1] for row in cost_section(ask, ref).table.rows}
     assert (runs["toy_urls"], runs["toy_documents"]) == ("3", "1")
+
+
+def test_what_the_last_build_did_not_sample_counts(refreshed):
+    for value in (7, 2):
+        note_run(refreshed, load_manifest(refreshed, Ref.parse("labelled")).ref, {"not_sampled": value})
+    with lineage(refreshed) as ask:
+        stages = read(ask, str(load_manifest(refreshed, Ref.parse(MODEL)).ref))
+    assert [stage.n_not_sampled for stage in stages if stage.dataset == "labelled"] == [2]

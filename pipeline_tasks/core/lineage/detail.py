@@ -30,12 +30,13 @@ _TOTALS = """
     SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes
     FROM work w JOIN steps USING (run_id) WHERE w.dataset = ? AND w.version = ?"""
 _COUNTERS = """
-    WITH built AS (
-        SELECT run_id FROM work JOIN steps USING (run_id, dataset, version) WHERE dataset = $1 AND version = $2
-        ORDER BY started_at LIMIT 1
+    SELECT name, sum(value) AS value
+    FROM work w JOIN last_builds b USING (dataset, version)
+    JOIN steps s ON s.run_id = w.run_id JOIN counters c ON c.run_id = w.run_id
+    WHERE dataset = $1 AND version = $2 AND (
+        w.run_id = b.run_id
+        OR (s.version IS NULL AND name NOT IN $3 AND (built_before IS NULL OR s.started_at > built_before))
     )
-    SELECT name, sum(value) AS value FROM work w JOIN counters c USING (run_id)
-    WHERE w.dataset = $1 AND w.version = $2 AND (name NOT IN $3 OR run_id IN (FROM built))
     GROUP BY name ORDER BY name"""
 _REJECTS = """
     SELECT reason, count(*) AS n, arg_min({'row_id': row_id, 'detail': left(detail, 400)}, row_id, 5) AS samples
@@ -51,8 +52,9 @@ _OTHERS = """
 def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
     """The version's whole story, its rows cut to what fits a page; of ``<dataset>/rejects`` it is that of the dataset.
 
-    ``seconds`` and counters are those of all runs that did work for it, as the view ``work`` has them; the rows that it
-    was made from and has are counted by the run that built it, as those over groups of its parts saw the same rows.
+    ``seconds`` are those of all runs that did work for it, as the view ``work`` has them; counters are those of the
+    build that ``last_builds`` has, and of what was done for it since the build before. The rows that it was made from
+    and has are counted by the build alone, as runs over groups of its parts saw the same rows.
     ``cost`` is of all paid answers behind the version and what it was made from; ``problem`` says why there are no rows
     where they cannot be read.
 

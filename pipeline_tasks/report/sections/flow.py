@@ -33,7 +33,8 @@ refused AS (
     FROM reasons GROUP BY ALL
 ),
 sampled AS (
-    SELECT dataset, version, max(value)::BIGINT AS n_not_sampled FROM counters WHERE name = 'not_sampled' GROUP BY ALL
+    SELECT dataset, version, value::BIGINT AS n_not_sampled
+    FROM counters JOIN last_builds USING (run_id, dataset, version) WHERE name = 'not_sampled'
 )
 SELECT v.dataset || '@' || v.version AS ref, v.step, v.dataset, v.rows_schema, v.rows AS n_kept,
     coalesce(n_refused, 0) AS n_refused, coalesce(reasons, '') AS reasons, coalesce(n_not_sampled, 0) AS n_not_sampled
