@@ -19,7 +19,7 @@ from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.uses import MOST, uses
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.core.versions import load_manifest, manifest_key
 from pipeline_tasks.datasets import PASSAGES, TRIPLETS
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.encoder import Encoder
@@ -133,6 +133,16 @@ def test_a_trained_model_encodes_the_corpus_once_and_another_version_anew(store,
     )
     other = open_system("model/22m/finetune", corpus).search(["water"], ["qa"], 5)
     assert calls == [len(TEXTS)] * 2 and not np.array_equal(first[1], other[1])
+
+
+def test_a_version_that_was_dropped_and_trained_again_encodes_the_corpus_anew(store, corpus, monkeypatch, tmp_path):
+    calls = counted(monkeypatch)
+    before = open_system("model/22m/finetune", corpus).search(["water"], ["qa"], 5)
+    ref, triplets = (load_manifest(store, Ref.parse(name)).ref for name in ("model/22m/finetune", "mtt/0.75"))
+    store.delete(manifest_key(ref))
+    assert put_model(store, decoder(tmp_path / "other", pooling="mean"), triplets) == ref
+    now = open_system("model/22m/finetune", corpus).search(["water"], ["qa"], 5)
+    assert calls == [len(TEXTS)] * 2 and not np.array_equal(before[1], now[1])
 
 
 def test_vectors_of_rows_that_were_erased_are_not_used(store, corpus, monkeypatch):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mteb
 import pytest
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, manifest_key
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
@@ -81,7 +83,10 @@ def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages, answered,
 
 
 def test_results_that_mteb_has_filed_are_of_this_model_and_this_set(tmp_path, store, passages):
-    """mteb's own files, by model, revision and task; one whose name changes is scored, one that is there is read."""
+    """mteb's own files, by model, revision and task; one whose name changes is scored, one that is there is read.
+
+    A version that was dropped and trained again with other weights is another model.
+    """
     kept = mteb.ResultCache(tmp_path / "mteb")
 
     def filed(name: str) -> tuple[float, float]:
@@ -104,3 +109,9 @@ def test_results_that_mteb_has_filed_are_of_this_model_and_this_set(tmp_path, st
     before = {path: path.stat().st_mtime_ns for path in files}
     filed(one)
     assert {path: path.stat().st_mtime_ns for path in files} == before, "what is filed is read"
+    ref = put_model(store, Path(one), MODEL)
+    dropped = filed(MODEL)
+    store.delete(manifest_key(ref))
+    assert put_model(store, Path(other), MODEL) == ref
+    read, scored = filed(MODEL)
+    assert read == scored and dropped == again != (read, scored)
