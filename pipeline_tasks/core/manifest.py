@@ -72,7 +72,8 @@ class Manifest(_Frozen):
 
     ``licences``: model -> licence of all weights that the rows were made with, those behind the inputs included.
     ``erased``: the erasures that took rows out of it; its id still names the same work.
-    ``learned_without``: of a model the erasures that had taken rows out of its inputs when it was trained.
+    ``learned_from``: of a model the ``content``, when its training began, of each input that is not as it was first
+    made: an erasure had changed it, or it is a model that was trained after one.
     """
 
     dataset: str
@@ -89,7 +90,7 @@ class Manifest(_Frozen):
     rejects: list[Part] = []
     licences: dict[str, str] = {}
     erased: list[str] = []
-    learned_without: list[str] = []
+    learned_from: dict[str, str] = {}
 
     @property
     def ref(self) -> Ref:
@@ -100,6 +101,11 @@ class Manifest(_Frozen):
     def size_bytes(self) -> int:
         """Bytes of all parts with their bodies, removals and rejects."""
         return sum(p.size_bytes for p in self.objects)
+
+    @property
+    def content(self) -> str:
+        """What its parts hold: an erasure, or a second training, changes that under the same id."""
+        return short_id([part.sha256 for part in self.parts])
 
     @property
     def objects(self) -> list[Part]:
@@ -125,7 +131,7 @@ class Manifest(_Frozen):
 
     def to_bytes(self) -> bytes:
         """The manifest file's bytes: canonical, so that two builders write the same file."""
-        unsaid = {name for name in ("erased", "learned_without") if not getattr(self, name)}
+        unsaid = {name for name in ("erased", "learned_from") if not getattr(self, name)}
         return canonical_json(self.model_dump(mode="json", exclude=unsaid)) + b"\n"
 
 

@@ -51,7 +51,7 @@ def test_a_model_trained_again_has_no_score_of_the_dropped_one(tmp_path, monkeyp
     with pytest.raises(InputError, match="is not in the store"):
         load_manifest(store, first.ref)
     after = load_manifest(store, trained())
-    assert after.learned_without and not before.learned_without
+    assert after.learned_from and not before.learned_from
     assert after.ref == before.ref and after.parts != before.parts
     assert facts_of(Version(store, after))["Scores"] == {}
     again = evaluated()

@@ -9,8 +9,8 @@ from pipeline_tasks.core.schema import FILES
 
 
 def trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
-    """Versions of files made from one that was written anew since, or from such a model; those come first."""
-    erased = {str(manifest.ref): set(manifest.erased) for manifest in manifests if manifest.erased}
+    """Versions of files made from one that has other content since, or from such a model; those come first."""
+    changed = {str(m.ref): m.content for m in manifests if m.erased or m.learned_from}
     found: list[Manifest] = []
     marked = set[str]()
     models, known = [manifest for manifest in manifests if manifest.rows_schema == FILES], -1
@@ -18,7 +18,7 @@ def trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
         known = len(found)
         for model in models:
             read = (name for names in model.inputs.values() for name in names)
-            learned = any(not erased.get(name, set()).issubset(model.learned_without) for name in read)
+            learned = any(name in changed and changed[name] != model.learned_from.get(name) for name in read)
             if model not in found and (learned or _reads(model, marked)):
                 found.append(model)
                 marked.add(str(model.ref))

@@ -166,7 +166,7 @@ def _run_map(
     carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
     live = (memo.live_rejects(store, source, index, record) for index, record in records.items() if record)
     rejects = [part for part in live if part]
-    manifest = _publish(store, job, before, [record.output for record in done], carried, rejects)
+    manifest = _publish(store, job, opened, before, [record.output for record in done], carried, rejects)
     counters["rows_in"], counters["rows_out"] = source.manifest.rows, manifest.rows  # less what was removed since
     counters["rows_rejected"] = sum(part.rows for part in rejects)
     for index in todo:
@@ -227,7 +227,7 @@ def _committed(
             counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
             return Outcome(previous.manifest.ref, True, counters)
         job, parts, removals = growth.job or job, growth.parts, growth.removals
-    manifest = _publish(store, job, before, parts, removals, reject_parts)
+    manifest = _publish(store, job, opened, before, parts, removals, reject_parts)
     counters.update(parts_built=built or len(parts), rows_out=manifest.rows)
     return Outcome(job.ref, False, counters)
 
@@ -248,10 +248,16 @@ def _parts_to_keep(
 
 
 def _publish(
-    store: Store, job: Job, before: bytes | None, parts: list[Part], removals: list[Removal], rejects: list[Part]
+    store: Store,
+    job: Job,
+    opened: dict[str, list[Version]],
+    before: bytes | None,
+    parts: list[Part],
+    removals: list[Removal],
+    rejects: list[Part],
 ) -> Manifest:
     ref, schema = job.ref, job.step.writes
-    read = [] if schema else [load_manifest(store, source) for refs in job.inputs.values() for source in refs]
+    read = [] if schema else [version.manifest for versions in opened.values() for version in versions]
     manifest = Manifest(
         dataset=ref.dataset,
         id=ref.version,
@@ -266,7 +272,7 @@ def _publish(
         removals=removals,
         rejects=rejects,
         licences=licences_of(store, job),
-        learned_without=sorted({name for source in read for name in source.erased}),
+        learned_from={str(m.ref): m.content for m in read if m.erased or m.learned_from},
     )
     if schema and removals:
         manifest = manifest.model_copy(update={"rows": manifest.rows - len(RemovedRows.of(store, manifest))})
