@@ -19,9 +19,6 @@ from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.upkeep.check import Damage, forget
-from pipeline_tasks.core.versions import refs
 from pipeline_tasks.corpus.urls import canonical_url
 
 _ID = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{48})?")
@@ -37,7 +34,9 @@ def erase_command(
     """Erase documents from every version, with all that was made of them, and prove it; only when no step runs."""
     where = used_store()
     schemas = {schema.name: schema for schema in datasets.ALL}
-    done = erase(where, {form for name in names for form in _forms(name)}, schemas, dry_run=dry_run)
+    done = erase(
+        where, {form for name in names for form in _forms(name)}, schemas, dry_run=dry_run, drop_models=drop_models
+    )
     table = Table("dataset", "rows that go" if dry_run else "rows that went")
     for dataset, count in done.rows.items():
         table.add_row(dataset, f"{count:,}")
@@ -47,13 +46,11 @@ def erase_command(
         _tell_models(done, "; it would be dropped" if drop_models else "")
         return
     unfold(where)
-    fold(where)
     typer.echo(f"{len(done.versions):,} versions are written anew, {done.answers:,} stored answers went")
     if done.findings:
         _tell(done.findings)
     _tell_models(done, "; it is dropped" if drop_models else "")
-    if drop_models:
-        _drop_models(where, done)
+    fold(where)
 
 
 def _forms(name: str) -> set[str]:
@@ -88,16 +85,6 @@ def _tell_models(done: Erased, fate: str) -> None:
         typer.echo(f"{made.ref} was made with such a model{fate}: {_command(made)}")
     if done.models and not fate:
         typer.echo("what a model learned stays in it: erase with --drop-models, then run these commands")
-
-
-def _drop_models(where: Store, done: Erased) -> None:
-    """Without their manifests their steps make them again; ``foundry gc`` drops the files.
-
-    What was made of a model goes before it: of one that is gone nothing is found any more.
-    """
-    versions = [*done.by_models, *reversed(done.models)]
-    gone = {version.ref for version in versions}
-    forget(where, Damage({}, versions, {key: None for key, ref in refs(where).items() if ref in gone}, 0))
 
 
 def _command(made: Manifest) -> str:

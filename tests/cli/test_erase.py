@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 from pipeline_tasks.cli.main import app
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.pins import MARK
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import commit, load_manifest, resolve
+from pipeline_tasks.core.versions import commit, load_manifest, manifest_key, resolve
 from pipeline_tasks.datasets import EVALUATIONS, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from tests.core.erasure.library import A, everything, fill
@@ -97,6 +98,25 @@ def test_a_drop_that_was_killed_is_finished_by_the_next(foundry, tmp_path, monke
     assert foundry("erase", A.url, "--drop-models").exit_code == 0
     left = {key.rpartition("/")[0] for name in ("model", "eval") for key in store.keys(f"versions/{name}")}
     assert left == {"versions/model/33m/plain"}
+
+
+def test_models_are_dropped_before_any_step_begins_again_and_told_before_the_fold(foundry, tmp_path, monkeypatch):
+    model = resolve(LocalStore(tmp_path / "store"), Ref.parse("model/33m/finetune"))
+    there, delete = [], LocalStore.delete
+
+    def deleting(self: LocalStore, key: str) -> None:
+        if key == MARK:
+            there.append(self.exists(manifest_key(model)))
+        delete(self, key)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStore, "delete", deleting)
+    monkeypatch.setattr("pipeline_tasks.cli.erase.fold", killed)
+    done = foundry("erase", A.url, "--drop-models")
+    assert there == [False], "a step that waited for the erasure would have read it"
+    assert f"{model} was trained on it; it is dropped: foundry run finetune" in done.stdout
 
 
 def test_a_model_that_no_command_makes_again_is_dropped_and_named(foundry, tmp_path):

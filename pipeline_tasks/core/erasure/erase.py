@@ -29,7 +29,7 @@ from pipeline_tasks.core.erasure.search import (
     short_texts,
 )
 from pipeline_tasks.core.erasure.this_machine import clean_this_machine
-from pipeline_tasks.core.erasure.weights import made_by, trained_on_it
+from pipeline_tasks.core.erasure.weights import drop, made_by, trained_on_it
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
@@ -83,7 +83,10 @@ class _Work:
     dry_run: bool = False
 
 
-def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False) -> Erased:
+def erase(
+    store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False,
+    drop_models: bool = False,
+) -> Erased:  # fmt: skip
     """Take what ``asked`` names (ids, sha256, addresses) and all that was made from it out of every version.
 
     Args:
@@ -91,6 +94,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         asked: what shall go.
         schemas: of all datasets, by name.
         dry_run: only find what would go.
+        drop_models: also forget models that were trained on it, and their scores, if no trace of it is left elsewhere.
 
     Raises:
         TransientError: steps run, or batches are on their way; nothing was touched.
@@ -111,11 +115,11 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
             raise TransientError(f"{', '.join(running)} runs; erase again when it has ended, or stop it")
         check_no_batch_is_open(store)
         work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
-        _carry_out(work, right)
+        _carry_out(work, right, drop_models=drop_models)
     return work.done
 
 
-def _carry_out(work: _Work, right: Deletion) -> None:
+def _carry_out(work: _Work, right: Deletion, *, drop_models: bool) -> None:
     store, done = work.store, work.done
     manifests = _manifests(store)
     _spread(work, manifests)
@@ -140,6 +144,8 @@ def _carry_out(work: _Work, right: Deletion) -> None:
         done.findings.note("work in progress that cannot go", path, True)
     if done.findings.clean:
         listed.note(store, erasure.model_copy(update={"done": True}))
+        if drop_models:
+            drop(store, done.models, done.by_models, right)
 
 
 def _tell_models(work: _Work, manifests: list[Manifest]) -> None:
