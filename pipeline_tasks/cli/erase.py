@@ -14,7 +14,7 @@ from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.erasure.proof import Findings
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.ids import canonical_json, short_id
 from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import Job
@@ -88,10 +88,15 @@ def _tell_models(done: Erased, fate: str) -> None:
 
 
 def _command(made: Manifest) -> str:
-    """What makes a version again, of the inputs that it was made of; or why that cannot be told."""
+    """What makes a version again, of the inputs that it was made of; or why that cannot be told, and what is known."""
     try:
         step = get_step(made.step)
-        params = step.parse(step.params.from_identity(made.params))
-        return Job(step, params, {name: list(map(Ref.parse, texts)) for name, texts in made.inputs.items()}).command()
+        values = step.params.from_identity(made.params)
+        folders = {name: value for name, value in values.items() if str(value).startswith("folder-")}
+        params = step.parse({name: value for name, value in values.items() if name not in folders})
+        inputs = {name: list(map(Ref.parse, texts)) for name, texts in made.inputs.items()}
+        notes = (f"  # FOLDER: the path of the folder that it started from ({value})" for value in folders.values())
+        return Job(step, params, inputs).command(**dict.fromkeys(folders, "FOLDER")) + "".join(notes)
     except InputError as error:
-        return f"no command makes it again as it was ({error}); run {made.step} with what `foundry show` tells"
+        known = canonical_json({"inputs": made.inputs, "params": made.params}).decode()
+        return f"no command makes it again as it was ({error}); run {made.step} with {known}"

@@ -119,15 +119,20 @@ def test_models_are_dropped_before_any_step_begins_again_and_told_before_the_fol
     assert f"{model} was trained on it; it is dropped: foundry run finetune" in done.stdout
 
 
-def test_a_model_that_no_command_makes_again_is_dropped_and_named(foundry, tmp_path):
+def test_a_model_that_no_command_makes_again_is_dropped_with_what_makes_it(foundry, tmp_path):
     store = LocalStore(tmp_path / "store")
     model = load_manifest(store, resolve(store, Ref.parse("model/33m/pretrain")))
     started = get_step("pretrain").parse({}).identity() | {"backbone": {"name": "folder-0123456789abcdef"}}
     commit(store, model.model_copy(update={"id": "f" * 16, "step": "pretrain", "params": started}))
+    commit(store, model.model_copy(update={"id": "e" * 16, "step": "of_old", "params": {"rate": 0.5}}))
     done = foundry("erase", A.url, "--drop-models")
-    told = next(line for line in done.stdout.splitlines() if line.startswith(f"model/33m/pretrain@{'f' * 16}"))
-    assert done.exit_code == 0 and "it is dropped: no command makes it again as it was" in told
-    assert "folder-0123456789abcdef" in told and "foundry run" not in told
+    told = {line[:36]: line for line in done.stdout.splitlines()}
+    (read,) = model.inputs["input0"]
+    folder, old = told[f"model/33m/pretrain@{'f' * 16} "], told[f"model/33m/pretrain@{'e' * 16} "]
+    assert done.exit_code == 0 and f"it is dropped: foundry run pretrain --input input0={read} --set " in folder
+    assert "backbone=FOLDER  # FOLDER: the path of" in folder and folder.endswith("(folder-0123456789abcdef)")
+    assert "it is dropped: no command makes it again as it was" in old and "foundry show" not in old
+    assert old.endswith(f'; run of_old with {{"inputs":{{"input0":["{read}"]}},"params":{{"rate":0.5}}}}')
 
 
 def test_what_is_no_id_or_address_is_refused(foundry):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from typer.testing import CliRunner
 
@@ -50,7 +52,10 @@ def test_a_model_trained_again_has_no_score_of_the_dropped_one(tmp_path, monkeyp
     assert erased.exit_code == 0
     with pytest.raises(InputError, match="is not in the store"):
         load_manifest(store, first.ref)
-    after = load_manifest(store, trained())
+    command = next(line for line in erased.stdout.splitlines() if line.startswith(str(before.ref))).split(": ", 1)[1]
+    typed = shlex.split(command.replace("FOLDER", start), comments=True)
+    assert CliRunner().invoke(app, typed[1:]).exit_code == 0
+    after = load_manifest(store, before.ref)
     assert after.learned_from and not before.learned_from
     assert after.ref == before.ref and after.parts != before.parts
     assert facts_of(Version(store, after))["Scores"] == {}
