@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,12 @@ def _tokenizer(shape: str) -> Any:
         ends = [("[CLS]", 2), ("[SEP]", 3)]
         made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     return made
+
+
+def with_tokens(folder: Path, copy: Path, **more: int) -> Path:
+    """A copy whose tokenizer has ``more`` words than its model has embeddings of."""
+    shutil.copytree(folder, copy)
+    made = json.loads((copy / "tokenizer.json").read_text())
+    made["model"]["vocab"] |= more
+    (copy / "tokenizer.json").write_text(json.dumps(made))
+    return copy

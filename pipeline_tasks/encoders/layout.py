@@ -39,6 +39,7 @@ class Layout:
         template: how it is given the instruction of one query, which ``{instruction}`` stands for; empty: after what
             goes before every query, with a colon.
         projection: what a pooled vector goes through, in order.
+        n_tokens: rows of its token embeddings; None where its config does not say.
     """
 
     pooling: Pooling
@@ -51,6 +52,7 @@ class Layout:
     needs_intent: bool = False
     template: str = ""
     projection: tuple[Dense, ...] = ()
+    n_tokens: int | None = field(default=None, compare=False)
 
     def width(self, hidden_size: int) -> int:
         """Numbers in a vector of a trunk whose hidden states have ``hidden_size``."""
@@ -77,15 +79,17 @@ class Layout:
 
 def layout_of_spec(spec: ModelSpec, folder: Path | None, instructions: dict[str, str]) -> Layout:
     """The registry's word on a model, with the padding token of its folder where it has one."""
+    config = object_in(folder / "config.json") if folder else {}
     return Layout(
         pooling=spec.pooling,
         max_length=spec.max_length,
-        pad_id=_pad_id(object_in(folder / "config.json")) if folder else 0,
+        pad_id=_pad_id(config),
         prefixes=spec.prefixes(instructions),
         append=spec.append,
         causal=spec.causal,
         needs_intent=spec.is_instructed,
         template=spec.query_prefix if spec.is_instructed else "",
+        n_tokens=_n_tokens(config),
     )
 
 
@@ -98,7 +102,7 @@ def layout_of(folder: Path) -> Layout:
     if (folder / "modules.json").is_file():
         return layout_of_folder(folder)
     config = object_in(folder / "config.json")
-    return Layout("mean", _max_length(folder, config), _pad_id(config))
+    return Layout("mean", _max_length(folder, config), _pad_id(config), n_tokens=_n_tokens(config))
 
 
 def layout_of_folder(folder: Path) -> Layout:
@@ -146,6 +150,7 @@ def layout_of_folder(folder: Path) -> Layout:
         pools_prefix,
         _end(folder),
         projection=tuple(projection),
+        n_tokens=_n_tokens(config),
     )
 
 
@@ -231,6 +236,11 @@ def positions(config: dict[str, Any]) -> int | None:
 
 def _pad_id(config: dict[str, Any]) -> int:
     return max(0, number_of(Path("config.json"), config, "pad_token_id") or 0)  # some say -1 for none
+
+
+def _n_tokens(config: dict[str, Any]) -> int | None:
+    found = number_of(Path("config.json"), config, "vocab_size")
+    return found if found and found < LONGEST else None
 
 
 def _end(folder: Path) -> str:

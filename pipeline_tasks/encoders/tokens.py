@@ -18,13 +18,23 @@ _AT_ONCE = 1024
 
 
 class TextTokens:
-    """Token ids of texts, each ending in the token that its model wants at the end."""
+    """Token ids of texts, each ending in the token that its model wants at the end.
 
-    def __init__(self, tokenizer: Tokenizer, append: str = "") -> None:
+    Args:
+        tokenizer: of the model.
+        append: token that every text ends in.
+        n_tokens: rows of the model's token embeddings; None: not known.
+        model: what it is called where it has no such row.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, append: str = "", n_tokens: int | None = None, model: str = "the model"
+    ) -> None:
         tokenizer.no_padding()  # files may have some, which would be counted as tokens
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self._end = _missing_end(tokenizer, append)
+        self._n_tokens, self._model = n_tokens, model
 
     @property
     def meaning(self) -> str:
@@ -45,14 +55,31 @@ class TextTokens:
         return int(special[-1] == 1) + len(self._end)
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """The ids of each text, cut to ``max_length`` with the tokens at its ends in place: int32 arrays."""
+        """The ids of each text, cut to ``max_length`` with the tokens at its ends in place: int32 arrays.
+
+        Raises:
+            InputError: see :meth:`check`.
+        """
         self._tokenizer.enable_truncation(max_length - len(self._end))
         self._tokenizer.no_padding()
         found: list[np.ndarray] = []
         for start in range(0, len(texts), _AT_ONCE):
             encodings = self._tokenizer.encode_batch_fast(list(texts[start : start + _AT_ONCE]))
             found += [np.array(encoding.ids + self._end, dtype=np.int32) for encoding in encodings]
+            self.check(int(np.concatenate(found[start:]).max(initial=0)))
         return found
+
+    def check(self, highest: int) -> None:
+        """Refuse a token that the model has no embedding of; those that no text has may lack one.
+
+        Raises:
+            InputError: there is one: the tokenizer is another model's.
+        """
+        if self._n_tokens is not None and highest >= self._n_tokens:
+            raise InputError(
+                f"the tokenizer of {self._model} gives token {highest} ({self._tokenizer.id_to_token(highest)!r}), and "
+                f"its embeddings have {self._n_tokens} rows: save there the tokenizer that the model was trained with"
+            )
 
     def prefix_lengths(self, prefixes: Sequence[str]) -> np.ndarray:
         """First tokens of a text that are of its prefix, counted as sentence-transformers does; 0 without one.

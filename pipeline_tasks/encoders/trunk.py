@@ -49,7 +49,8 @@ class TrainableEncoder:
     @cached_property
     def tokens(self) -> TextTokens:
         """Its tokenizer, as its layout wants texts to end."""
-        return TextTokens(self.tokenizer.backend_tokenizer, self.layout.append)
+        words, layout = self.tokenizer, self.layout
+        return TextTokens(words.backend_tokenizer, layout.append, layout.n_tokens, words.name_or_path)
 
     @property
     def width(self) -> int:

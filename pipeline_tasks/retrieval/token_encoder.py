@@ -31,7 +31,7 @@ class TokenEncoder(Encoder):
 
     def __init__(self, name: str, dim: int, layout: Layout, tokenizer: Tokenizer, batch_tokens: int) -> None:
         super().__init__(name, dim, layout)
-        self._tokenizer, self._batch_tokens = TextTokens(tokenizer, layout.append), batch_tokens
+        self._tokenizer, self._batch_tokens = TextTokens(tokenizer, layout.append, layout.n_tokens, name), batch_tokens
 
     def _vectors(
         self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]

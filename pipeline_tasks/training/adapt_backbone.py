@@ -144,6 +144,7 @@ def _adapt(
     encoder, head = _open(backbone_dir, params, peers)
     check_backbone(encoder, params, params.max_passage_length)
     blanks = Blanks(blank_token(encoder.tokenizer, params.mask_text), params.mask_share)
+    encoder.tokens.check(blanks.token)
     sets: dict[str, Texts] = {"texts": texts, "dev": partial(iter, [pa.array(dev, pa.string())])}
     with peers.first_of_node():
         (learned_from, key), (held_out, key_of_dev) = (
