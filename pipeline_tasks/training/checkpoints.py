@@ -71,8 +71,8 @@ def save_best(folder: Path, step: int, weights: Mapping[str, torch.Tensor]) -> N
 
 
 def load_best(folder: Path, step: int) -> dict[str, torch.Tensor]:
-    """The weights kept for ``step``."""
-    return torch.load(_best(folder, step), map_location="cpu", weights_only=True)
+    """The weights kept for ``step``; see :func:`load` for errors."""
+    return _read_whole(_best(folder, step))
 
 
 def save(
@@ -102,12 +102,12 @@ def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict
     Tensors are mapped from the file: several processes of a machine read it without a copy each.
 
     Raises:
-        InputError: the checkpoint is of a run with other data, backbone, hyperparameters or threads.
+        InputError: the checkpoint is damaged, or of a run with other data, backbone, hyperparameters or threads.
     """
     newest = _newest(folder)
     if newest is None:
         return None
-    state = torch.load(newest, map_location="cpu", weights_only=True, mmap=True)
+    state = _read_whole(newest, mmap=True)
     if state["fingerprint"] != fingerprint:
         raise InputError(
             f"{newest} belongs to another run ({state['fingerprint'][:12]}, not {fingerprint[:12]}), of other data, "
@@ -122,6 +122,17 @@ def _newest(folder: Path) -> Path | None:
 
 def _best(folder: Path, step: int) -> Path:
     return folder / f"best-{step:08d}.pt"
+
+
+def _read_whole(path: Path, *, mmap: bool = False) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except OSError:
+        raise
+    except Exception as error:  # by where the damage is, PyTorch raises one of a dozen
+        raise InputError(
+            f"{path} is damaged ({error!r:.150}): delete the .pt files of that folder, and the training begins again"
+        ) from error
 
 
 def _write_whole(path: Path, state: Any) -> None:

@@ -52,6 +52,24 @@ def test_a_checkpoint_that_the_disk_has_no_room_for_leaves_nothing(tmp_path) -> 
         assert [path.name for path in small.iterdir()] == ["step-00000001.pt"]
 
 
+@pytest.mark.parametrize("damage", ["cut off", "empty", "zeros", "other bytes"])
+def test_a_damaged_checkpoint_is_told_with_a_remedy_that_works(tmp_path, damage) -> None:
+    save_best(tmp_path, 1, {"w": torch.ones(1)})
+    commit(tmp_path, 1, best_step=1)
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        changed = {"cut off": whole[: len(whole) // 2], "empty": b"", "zeros": bytes(len(whole))}
+        path.write_bytes(changed.get(damage, b"other" * 99))
+    remedy = r"\.pt is damaged \(.*\): delete the \.pt files of that folder, and the training begins again"
+    with pytest.raises(InputError, match="step-00000001" + remedy):
+        load(tmp_path, "run")
+    with pytest.raises(InputError, match="best-00000001" + remedy):
+        load_best(tmp_path, 1)
+    for path in tmp_path.glob("*.pt"):
+        path.unlink()
+    assert load(tmp_path, "run") is None
+
+
 def test_nothing_yet_is_none(tmp_path) -> None:
     assert load(tmp_path, "run") is None
 
