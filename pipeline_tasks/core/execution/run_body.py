@@ -18,12 +18,14 @@ from pipeline_tasks.core.execution.team import Member, PartDone, member
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import PartitionedRun
-from pipeline_tasks.core.parts import write_file, write_rows
+from pipeline_tasks.core.parts import damage_told, write_file, write_rows
 from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_beside
+from pipeline_tasks.core.store.protocol import LOST
 from pipeline_tasks.core.versions import Version
 
 
@@ -44,7 +46,12 @@ def give(
         previous: the version that a growing dataset grows from.
         engine: computes partitions; None for a reduce step, which another machine may call.
         name: of the scratch folder, which stays, and of the seed.
+
+    Raises:
+        InputError: what a training would read is damaged.
     """
+    if job.step.kind == "reduce" and job.step.resources.resumes:
+        _refuse_damaged(store, [version for versions in opened.values() for version in versions])
     here = member()
     if not here.leads:
         _take_part(store, job, opened, name, here)
@@ -55,6 +62,25 @@ def give(
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     run.engine = None
     return run, parts
+
+
+def _refuse_damaged(store: Store, versions: list[Version]) -> None:
+    """Compare what lies on this machine of a training's inputs with the sha256 that it is named by.
+
+    A flipped bit may read as another row, and hours would be spent on learning it.
+
+    Raises:
+        InputError: a part has other bytes.
+    """
+    needed = ((*v.manifest.parts, *(removal.part for removal in v.manifest.removals)) for v in versions)
+    parts = dict.fromkeys(part for of_version in needed for part in of_version)
+    with meter("compare inputs", len(parts), "parts") as progress:
+        for part in parts:
+            with damage_told(store, part.key):
+                found = store.sha256(part.key, here=True)
+            if found not in (None, part.sha256):
+                raise InputError(f"{part.key} in {store} cannot be read (its sha256 is {found}); {LOST}")
+            progress.advance()
 
 
 def _take_part(store: Store, job: Job, opened: dict[str, list[Version]], name: str, here: Member) -> NoReturn:

@@ -172,7 +172,7 @@ class LocalStore:
                     found = file.stat()
                     yield Entry(file.path[start:], found.st_size, found.st_mtime)
 
-    def sha256(self, key: str) -> str | None:
+    def sha256(self, key: str, *, here: bool = False) -> str | None:
         """See :meth:`Store.sha256`."""
         return file_sha256(self._path(key)) if self.exists(key) else None
 

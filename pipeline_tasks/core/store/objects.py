@@ -87,12 +87,13 @@ class Objects:
         found |= {entry.key: entry for entry in self._bucket.below(prefix)}
         return sorted(found.values(), key=lambda entry: entry.key)
 
-    def sha256(self, key: str) -> str | None:
+    def sha256(self, key: str, *, here: bool = False) -> str | None:
         """See :meth:`Store.sha256`; a copy here that differs is dropped."""
-        found, copy = self._download(key, Path(os.devnull)), self._local.folder / checked_key(key)
-        if copy.is_file() and file_sha256(copy) != found:
-            log.warning("%s: the copy in %s differs from the object and is dropped", key, self._local.folder)
-            self.copies.drop(key)
+        found = sha256_in(key) if here else self._download(key, Path(os.devnull))
+        with suppress(FileNotFoundError):  # there is no copy, or it goes just now
+            if file_sha256(self._local.folder / checked_key(key)) != found:
+                log.warning("%s: the copy in %s differs from the object and is dropped", key, self._local.folder)
+                self.copies.drop(key)
         return found
 
     def local_path(self, key: str) -> Path:

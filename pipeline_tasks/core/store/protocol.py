@@ -140,8 +140,11 @@ class Store(Protocol):
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Like :meth:`keys`, with size and time."""
 
-    def sha256(self, key: str) -> str | None:
-        """Of the bytes that are kept as ``key`` now, whatever they should be; None where there are none."""
+    def sha256(self, key: str, *, here: bool = False) -> str | None:
+        """Of the bytes that are kept as ``key`` now, whatever they should be; None where there are none.
+
+        With ``here`` nothing is fetched: what is not on this machine counts as whole, for it is checked when it comes.
+        """
 
     def local_path(self, key: str) -> Path:
         """A local, read-only file with the bytes of an immutable ``key``."""

@@ -162,9 +162,9 @@ class S3Store:
         """See :meth:`Store.entries`."""
         return iter(self.objects.entries(prefix))
 
-    def sha256(self, key: str) -> str | None:
+    def sha256(self, key: str, *, here: bool = False) -> str | None:
         """See :meth:`Store.sha256`; a copy here that differs is dropped."""
-        return self.objects.sha256(key)
+        return self.objects.sha256(key, here=here)
 
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`.
