@@ -101,6 +101,13 @@ def test_the_counters_say_which_step_won_and_what_the_start_scored(store, good, 
     assert "| learning_rate | 0.003 |" in card
 
 
+@pytest.mark.parametrize("given", [[], [triplet(0, "dev", 0)]])
+def test_an_empty_build_is_refused_with_what_fills_it(store, given):
+    build = put(store, TRIPLETS, given, dataset="mtt/0.1")
+    with pytest.raises(InputError, match=f"^{build} has no training rows; label more queries or raise alpha$"):
+        go(store, finetune, **SMALL, alpha=0.1)
+
+
 def test_development_rows_tell_the_intent_by_which_they_are_scored(store, tiny_bert, tmp_path):
     asked = [triplet(topic, "dev", topic) | {"intent": "nli" if topic == 1 else "qa"} for topic in range(4)]
     build = Version.open(store, put(store, TRIPLETS, asked, dataset="mtt/several"))

@@ -160,6 +160,13 @@ def test_fine_tuning_goes_on_from_a_finished_embedder(store, tmp_path):
     assert Version.open(store, made.ref).manifest.params["temperature"] == 0.02
 
 
+@pytest.mark.parametrize("given", [[], [pair(0, TEXTS[0], "dev")]])
+def test_an_empty_build_is_refused_with_what_fills_it(store, tiny_bert, given):
+    build = put(store, PAIRS, given, dataset="mtp")
+    with pytest.raises(InputError, match=f"^{build} has no training pairs; sample more passages in write_needs$"):
+        go(store, pretrain, size="22m", backbone=str(tiny_bert), **SHORT)
+
+
 def test_an_encoder_cannot_stay_causal():
     with pytest.raises(InputError, match="size='22m' has an encoder, which always attends both ways"):
         pretrain.parse({"size": "22m", "causal": "true"})
