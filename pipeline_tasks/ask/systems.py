@@ -161,6 +161,6 @@ def _of_version(ref: Ref, corpus: Corpus) -> System:
         raise InputError(f"{manifest.ref} holds {manifest.rows_schema!r}: name a model (`foundry ls model`)")
     with tempfile.TemporaryDirectory() as scratch:
         encoder = encoder_of_version(version, Path(scratch))
-    of = [str(manifest.ref), [part.sha256 for part in manifest.parts], versions_of("tokenizers")]
+    of = [str(manifest.ref), manifest.content, versions_of("tokenizers")]
     name = str(ref).removesuffix("@latest")
     return EncoderSystem(name, corpus, encoder, vectors.made_shards(corpus, encoder, name, of), manifest.ref)

@@ -141,7 +141,7 @@ def model_of(store: Store, name: str, task: str = "") -> MtebModel:
         return MtebModel(encoder, short_id(identity(name)), task)
     version = Version.open(store, Ref.parse(name))
     target = settings().cache / "mteb" / version.manifest.id
-    weights = short_id([part.sha256 for part in version.manifest.parts])  # trained again, the id may have others
+    weights = version.manifest.content  # trained again, the id may have others
     return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), f"{version.manifest.id}-{weights}", task)
 
 
