@@ -25,7 +25,7 @@ class Shape(Entry):
         Widths count features: h ``width``, q ``query_width``, kv ``key_value_width``, f ``mlp_width``.
     """
 
-    architecture: Literal["bert", "qwen3"]
+    architecture: Literal["bert", "llama", "qwen3"]
     layers: int = Field(ge=1)
     width: int = Field(ge=1)
     mlp_width: int = Field(ge=1)
@@ -39,7 +39,7 @@ class Shape(Entry):
     @property
     def gated(self) -> bool:
         """Whether the MLP has a gate beside its first matrix."""
-        return self.architecture == "qwen3"
+        return self.architecture != "bert"
 
     @property
     def query_width(self) -> int:
@@ -76,14 +76,15 @@ class Shape(Entry):
         """All parameters: matrices, embeddings, normalisation, and biases where there are any.
 
         BERT: h (v + positions + 2 segments) + 2h, a bias per matrix output and 4h of normalisation a block, the pooler.
-        Qwen3: h v, 2h + 2 head widths of normalisation a block, h at the end; no biases.
+        Llama: h v, 2h of normalisation a block, h at the end; no biases. Qwen3: 2 head widths a block more.
         """
         h = self.width
         if self.architecture == "bert":
             biases = sum(matrix.width_out for matrix in self.matrices)
             embeddings = h * (self.vocabulary + self.positions + 2) + 2 * h
             return embeddings + self.matrix_params + self.layers * (biases + 4 * h) + self.pooler_params
-        return h * self.vocabulary + self.matrix_params + self.layers * (2 * h + 2 * self.head_width) + h
+        of_heads = 2 * self.head_width if self.architecture == "qwen3" else 0
+        return h * self.vocabulary + self.matrix_params + self.layers * (2 * h + of_heads) + h
 
     def adapter_params(self, rank: int, targets: tuple[str, ...]) -> int:
         """Of adapters of that rank on the blocks' matrices of these names, or on all: rank (in + out) each."""

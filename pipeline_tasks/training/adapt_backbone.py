@@ -41,7 +41,7 @@ class AdaptParams(StartParams, OptimiserParams):
 
     stage: ClassVar[StageName] = "adapt"
 
-    size: str = Field("596m", description="a size with a decoder: 596m, 4b or 7.6b")
+    size: str = Field("596m", description="a size with a decoder: 135m, 596m, 4b or 7.6b")
     epochs: int = Field(2, ge=1, description="passes over the texts")
     general_from: tuple[str, ...] = Field((), description="passages of general text to train on as well")
     mask_share: float = Field(0.2, gt=0, lt=1, description="masking rate: fraction of a text's tokens that are masked")

@@ -27,7 +27,7 @@ NEAR = 0.5
 class AverageModelsParams(StepParams):
     """Which models, and how much each counts."""
 
-    size: str = Field("33m", description="size of the models: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="size of the models: 22m, 33m, 109m, 135m, 335m, 596m, 4b or 7.6b")
     models: tuple[str, ...] = Field(
         min_length=1, description="trained models to average: model/22m/pretrain@A, …; at least two, or one and a start"
     )

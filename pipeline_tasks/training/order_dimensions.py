@@ -35,7 +35,7 @@ _TOKENS_AT_ONCE = 2048
 class OrderDimensionsParams(EmbeddingStartParams):
     """Which model, and by how much text."""
 
-    size: str = Field("22m", description="size of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("22m", description="size of the model: 22m, 33m, 109m, 135m, 335m, 596m, 4b or 7.6b")
     n_passages: int = Field(
         10_000, ge=1, description="passages that the principal axes are computed on, sampled by the hash of their ids"
     )

@@ -47,7 +47,7 @@ class OptimiserParams(StepParams):
 
     stage: ClassVar[StageName] = "pretrain"
 
-    size: str = Field("33m", description="size of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="size of the model: 22m, 33m, 109m, 135m, 335m, 596m, 4b or 7.6b")
     epochs: int = Field(1, ge=1, description="passes over the training rows")
     batch_size: int = resolved(ge=1, description="queries per optimiser step; empty: the size's")
     learning_rate: float = resolved(gt=0, description="peak learning rate; empty: the size's")

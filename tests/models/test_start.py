@@ -53,6 +53,13 @@ def test_a_registered_start_is_what_the_registry_pins(given):
     assert dict(start_of("all-minilm-l6-v2").licences) == {"all-minilm-l6-v2": get("all-minilm-l6-v2").licence}
 
 
+def test_the_weights_of_a_served_llm_are_a_start_under_the_name_of_what_they_become(given):
+    given(profile="offline")
+    start, llm = start_of("smollm2-135m"), get("smollm2-135m-instruct")
+    assert get(start.name).offline.files == llm.offline.files and get(start.name).hub == llm.hub
+    assert start.identity()["sha256"] == get(start.name).offline.made["model.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

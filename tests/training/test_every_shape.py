@@ -37,7 +37,7 @@ from tests.training.made import put_model
 FEW = range(8)
 LITTLE = {"batch_size": 8, "epochs": 1, "max_passage_length": 32, "evals_per_epoch": 1, "device": "cpu"}
 SHORT = LITTLE | {"max_query_length": 32}
-SIZE_OF = {"bert-large": "335m", "modernbert": "109m", "qwen3": "596m", "llama": "4b"}
+SIZE_OF = {"bert-large": "335m", "modernbert": "109m", "qwen3": "596m", "llama": "135m"}
 TEXTS = ["ta wb wc", "tb", "tc wa wb wc wd we wf wg wh wi wj wk wl tq"]
 
 

@@ -176,6 +176,8 @@ def _frozen(cost: Cost, start: StartingModel) -> str:
         return ""
     if start.trained:
         return "; the others held in fp32, as a model that has learned is saved"
+    if start.in_float32:
+        return f"; the others held in fp32, as {start.name} was read back from fewer bits"
     return f"; the others held in bf16, as {start.name} is taken to be published"
 
 
@@ -286,4 +288,4 @@ def _held_together(params: TrainParams, tokens: float) -> int:
 
 def _cost(params: OptimiserParams, start: StartingModel, *, half: bool) -> Cost:
     adapters = params.lora_rank, params.lora_targets
-    return Cost(SHAPES[start.name], *adapters, half, params.recompute, exact=start.trained)
+    return Cost(SHAPES[start.name], *adapters, half, params.recompute, exact=start.in_float32)

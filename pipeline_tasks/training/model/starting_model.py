@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.encoders.model_files import optional_object
 from pipeline_tasks.models import use
+from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training.params import OptimiserParams
@@ -27,6 +29,12 @@ class StartingModel(NamedTuple):
 
     name: str
     trained: bool = False
+
+    @property
+    def in_float32(self) -> bool:
+        """Whether bfloat16 would round its weights: they have learned, or were read back from fewer bits."""
+        offline = get(self.name).offline if settings().profile == "offline" else None
+        return self.trained or bool(offline and offline.converter)
 
 
 def starting_model(inputs: Inputs, params: OptimiserParams) -> StartingModel:

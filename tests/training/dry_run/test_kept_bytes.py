@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, Qwen3Config, Qwen3Model
+from transformers import AutoConfig, AutoModel, BertConfig, BertModel
 
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.models.shapes import Shape
@@ -15,11 +15,11 @@ from pipeline_tasks.training.dry_run.cost import Cost
 BATCH, LENGTH, RANK = 32, 64, 4
 WIDTHS = {
     "bert": {"width": 192, "mlp_width": 352, "heads": 6},
-    "qwen3": {"width": 192, "mlp_width": 352, "heads": 4, "key_value_heads": 2},
+    **dict.fromkeys(("llama", "qwen3"), {"width": 192, "mlp_width": 352, "heads": 4, "key_value_heads": 2}),
 }
 TARGETS = {
     "bert": ("query", "key", "value", "dense"),
-    "qwen3": ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+    **dict.fromkeys(("llama", "qwen3"), ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")),
 }
 
 
@@ -34,7 +34,7 @@ def trunk(shape: Shape, *, held_half: bool, adapters: bool) -> Any:
         model: Any = BertModel(BertConfig(**common, **dropped), add_pooling_layer=False)
     else:
         grouped = {"num_key_value_heads": shape.key_value_heads, "head_dim": shape.head_width, "use_cache": False}
-        model = Qwen3Model(Qwen3Config(**common, **grouped))
+        model = AutoModel.from_config(AutoConfig.for_model(shape.architecture, **common, **grouped))
     model = model.to(torch.bfloat16) if held_half else model
     return with_adapters(model, Lora(RANK, 8, TARGETS[shape.architecture]), 0) if adapters else model
 

@@ -8,6 +8,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.models.gpus import cards
@@ -59,6 +60,17 @@ def test_what_frozen_weights_are_held_in_is_told_with_why(store):
     assert float(lines[2].split("weights ")[1].split(",")[0]) > 4 * 596e6 / 2**30
     lines, _ = begin(store, "bert-base-uncased")
     assert lines[0].endswith("of them trained, in bf16")
+
+
+@pytest.mark.parametrize(("profile", "held"), [("offline", 4), ("hub", 2)])
+def test_weights_that_were_read_back_from_fewer_bits_are_counted_in_float32(monkeypatch, profile, held):
+    monkeypatch.setenv("FOUNDRY_PROFILE", profile)
+    settings.cache_clear()
+    params = AdaptParams(size="135m", device="cuda", precision="bf16")
+    counted = forecast(params, LOAD, LOAD, half=True).memory["weights"]
+    n, adapters = SHAPES["smollm2-135m"].n_params, 4_884_480
+    copies = 2 * SHAPES["smollm2-135m"].matrix_params * (held == 4)
+    assert counted == held * n + 4 * adapters + copies
 
 
 def test_a_dry_run_counts_the_adapters_of_all_matrices_where_none_is_named_and_refuses_names_of_none(store):
