@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -84,9 +84,13 @@ class _Work:
 
 
 def erase(
-    store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False,
+    store: Store,
+    asked: Collection[str],
+    schemas: Mapping[str, RowSchema],
+    *,
+    dry_run: bool = False,
     drop_models: bool = False,
-) -> Erased:  # fmt: skip
+) -> Erased:
     """Take what ``asked`` names (ids, sha256, addresses) and all that was made from it out of every version.
 
     Args:
@@ -100,9 +104,8 @@ def erase(
         TransientError: steps run, or batches are on their way; nothing was touched.
         InputError: a manifest or part cannot be read.
     """
-    asked = set(asked)
     if dry_run:
-        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)), dry_run=True)
+        work = _Work(store, schemas, listed.name_of(asked), Erased({*asked, *listed.erased_ids(store)}), dry_run=True)
         manifests = _manifests(store)
         _spread(work, manifests)
         _look(work, manifests)
@@ -110,11 +113,10 @@ def erase(
         _tell_models(work, [_rewritten(work, manifest) for manifest in manifests])
         return work.done
     with deletion(store) as right:
-        running = sorted({run.step for run in living_pins(store)})
-        if running:
+        if running := sorted({run.step for run in living_pins(store)}):
             raise TransientError(f"{', '.join(running)} runs; erase again when it has ended, or stop it")
         check_no_batch_is_open(store)
-        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
+        work = _Work(store, schemas, listed.name_of(asked), Erased({*asked, *listed.erased_ids(store)}))
         _carry_out(work, right, drop_models=drop_models)
     return work.done
 

@@ -36,7 +36,7 @@ class Erasure(BaseModel):
 
 def name_of(asked: Iterable[str]) -> str:
     """The name of an erasure of ``asked``."""
-    return short_id("erasure", sorted(asked))
+    return short_id("erasure", sorted({*asked}))
 
 
 def lasting(ids: Iterable[str]) -> frozenset[str]:
