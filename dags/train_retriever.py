@@ -26,15 +26,15 @@ from pipeline_tasks.training.params import OF_A_STAGE, OF_ADAPTATION, OF_ALL_STA
 DOC = """
 ### From `mtp` and `labelled` to `model/<size>/finetune`
 
-A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training on the pairs, then one
-fine-tuning iteration for each level of the size's difficulty schedule, or of `alphas`, each from the model before it;
-triplets that are missing are built on the way. The evaluation on held-out queries covers every stage. Several sizes may
-train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
+A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training (of an encoder, unless
+`finetune_pretrained` is off), then a fine-tuning iteration for each level of the size's schedule, or of `alphas`, each
+from the model before it; triplets that are missing are built on the way. The evaluation covers every stage.
+Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train; 22m for few pairs")
 CHOICES = ("causal", "reset_layers", "views", "cloze_from", "cloze_sentences")
-OF_TRIPLETS = ("in_batch", "instruct", "pool_instruction", "triplets_from")
+OF_TRIPLETS = ("in_batch", "instruct", "pool_instruction", "triplets_from", "pretrained")
 COMMON, START = form("pretrain", *OF_ALL_STAGES), form("pretrain", "backbone")
 ADAPT = form("adapt_backbone", *OF_ADAPTATION, "general_from", prefix="adapt_")
 PRETRAIN = form("pretrain", *OF_A_STAGE, *CHOICES, prefix="pretrain_")
@@ -58,23 +58,23 @@ with DAG(
 ) as dag:
     size, backbone = {"size": dag.param("size")}, {"backbone": form_value("pretrain", "backbone")}
     common = COMMON.values(dag) | size
-    first, tuned = PRETRAIN.values(dag) | common | backbone, FINETUNE.values(dag) | common
+    first, tuned = PRETRAIN.values(dag) | common | backbone, FINETUNE.values(dag) | common | backbone
     alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]
-    finetune_inputs = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
-    read = pin_versions(
-        **mining_inputs() | evaluation_inputs(), pretrain=(first, ("pairs", "init")), finetune=finetune_inputs
-    )
+    iterations = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
+    paths = mining_inputs() | evaluation_inputs()
+    read = pin_versions(**paths, pretrain=(first, ("pairs", "init")), finetune=iterations)
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | backbone
-    needed = "{{ adapts(params.size, params.pretrain_causal) }}"
+    needed = "{{ params.finetune_pretrained and adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
     start = {"pairs": read["pairs"], "init": [adapted]}
-    models = [step("pretrain", inputs=read["pretrain"] | start, params=first)]
+    models = [step("pretrain", inputs=read["pretrain"] | start, params=first, only_if=tuned["pretrained"])]
     builds = [mine_negatives_task(f"level_{i}", alpha, read, MINE.values(dag)) for i, alpha in enumerate(alphas, 1)]
     further = input_from_outputs_task("finetune", "further", tuned, [read["finetune"]["further"], *builds])
     for i, (alpha, mined) in enumerate(zip(alphas, builds, strict=True), 1):
         with TaskGroup(f"iteration_{i}"):
             learned = read["finetune"] | {"triplets": mined, "further": further, "init": models[-1]}
             models.append(step("finetune", inputs=learned, params=tuned | {"alpha": alpha}, emits=False))
+            tuned |= {"pretrained": "true"}
     published = publish("finetune", models[1:])
     evaluation_tasks(dag, read, models, size | backbone) >> published
     fold_lineage(published)

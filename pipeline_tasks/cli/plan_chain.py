@@ -127,7 +127,7 @@ class Chain:
     def _inputs(self, planned: PlannedStep) -> tuple[dict[str, list[str]], dict[str, list[Line]]]:
         """Inputs that are there or that no step before writes, and those that are to come."""
         step, params = planned.step, planned.step.parse(planned.values)
-        given = {name: texts for name, texts in planned.inputs.items() if name not in step.reads}
+        given = {name: texts for name, texts in planned.inputs.items() if name not in step.read_with(params)}
         coming: dict[str, list[Line]] = {}
         steps = {name: line.step for name, line in self.lines.items()}
         for name in step.read_with(params):
@@ -215,6 +215,7 @@ class Chain:
         rows: dict[str, Figure] = {}
         size = NOTHING
         resolved = resolve_inputs(self.known.store, step, params, dict.fromkeys(coming, []) | given)
+        params.check_inputs([*coming, *(name for name, refs in (given | resolved).items() if refs)])
         opened = {
             name: [Version.open(self.known.store, ref, step.reads[name].schema) for ref in refs]
             for name, refs in resolved.items()

@@ -203,7 +203,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     _refuse_taken(store, step, dataset)
     refuse_none(step, params, given)
     inputs = resolve_inputs(store, step, params, given)
-    params.check_inputs([name for name, refs in inputs.items() if refs])
+    params.check_inputs([name for name, refs in (given | inputs).items() if refs])
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 
@@ -225,9 +225,9 @@ def refuse_none(step: Step, params: StepParams, given: dict[str, list[str]]) -> 
     Raises:
         InputError: there is one.
     """
-    for name, refs in given.items():
-        read = step.reads[name]
-        if not (refs or read.optional or read.may_be_none) and (needed := read.defaults(params)):
+    for name, read in step.read_with(params).items():
+        refs = given.get(name)
+        if refs == [] and not (read.optional or read.may_be_none) and (needed := read.defaults(params)):
             raise InputError(
                 f"{step.name}: --input {name}= names nothing, and the step needs it; name a dataset there, or leave it "
                 f"out to read {', '.join(needed)}"

@@ -146,7 +146,15 @@ class TrainedStartParams(StartParams):
     """Of a step that reads what a size starts from, or goes on from ``init``, the model that ``start_from`` names."""
 
     if TYPE_CHECKING:
-        start_from: tuple[str, ...]
+
+        @property
+        def start_from(self) -> tuple[str, ...]:
+            """One at most."""
+
+    @property
+    def instead(self) -> str:
+        """What to do where a backbone does not embed."""
+        return f"name start_from=model/{self.size}/pretrain, or a size or backbone that embeds"
 
     def licences_beside(self, inputs: Collection[str]) -> dict[str, str]:
         """None of its own where it goes on from a trained model, which brings those behind it."""
@@ -163,8 +171,7 @@ class EmbeddingStartParams(TrainedStartParams):
         if n_layers := judging_layers(self._start.name):
             raise InputError(
                 f"the top {n_layers} layers of {self._start.name} judge pairs and tell single texts apart no more, and "
-                f"pretrain alone lets them begin anew: name start_from=model/{self.size}/pretrain, or a size or "
-                "backbone that embeds"
+                f"pretrain alone lets them begin anew: {self.instead}"
             )
 
 

@@ -95,11 +95,10 @@ def _backbone(params: TrainedStartParams, run: Run) -> Path:
     from pipeline_tasks.encoders.trunk import load
     from pipeline_tasks.training.model.open_model import check_adapted
 
-    start, instead = params.start, f"name start_from=model/{params.size}/pretrain, or a size or backbone that embeds"
     pretrains = hasattr(params, "causal")
-    folder = start.files(run.scratch / "start")
+    folder = params.start.files(run.scratch / "start")
     if not pretrains and layout_of(folder).pooling != "last":
-        check_adapted(load(folder, dtype="auto"), instead)
+        check_adapted(load(folder, dtype="auto"), params.instead)
     return folder
 
 

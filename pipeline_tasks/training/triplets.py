@@ -20,12 +20,13 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.models.registry import SEPARATOR
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.data.prompting import general_prefixes, query_columns, with_passage_prefix
 from pipeline_tasks.training.data.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.stage import StageRows, StartingPoint, train_and_export
+from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 _COLUMNS = ["query", "intent", "positive", "negatives"]
 _SCORES = ["teacher_positive_score", "teacher_negative_scores"]
@@ -64,13 +65,13 @@ def prompts() -> dict[str, str]:
 
 
 def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str, summary: str) -> Path:
-    """Train the model ``init`` on the rows of ``triplets`` and export its best checkpoint, asked with instructions.
+    """Train ``init`` or a backbone on the rows of ``triplets`` and export the best checkpoint, asked with instructions.
 
     Where no checkpoint is as good on development queries as the model that it starts from, asked as that one wants to
     be asked, that model is the result.
 
     Args:
-        inputs: ``triplets``, with a teacher's scores or without, ``init``, and perhaps ``further`` builds to train on.
+        inputs: ``triplets``, with a teacher's scores or without, perhaps ``init``, and ``further`` builds to train on.
         params: hyperparameters.
         run: its counters tell how it went.
         name: of the model, for its card.
@@ -86,14 +87,17 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     if not n_queries:
         raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
     run.count("negatives", sum(_n_negatives(build, params.n_negatives) for build in builds))
-    init = inputs["init"]
+    if isinstance(params, TrainedStartParams):
+        folder, origin = folder_of_start(inputs, params, run)
+    else:
+        init = inputs["init"]
+        folder, origin = init.lay_out(run.scratch / "init"), {"initialised from": str(init.manifest.ref)}
     card = {
         "name": name,
         "summary": summary,
-        "initialised from": str(init.manifest.ref),
+        **origin,
         "data": ", ".join(str(build.manifest.ref) for build in builds),
     }
-    folder = init.lay_out(run.scratch / "init")
     found = layout_of_folder(folder)
     prefixes = general_prefixes(found)
     if params.instruct:

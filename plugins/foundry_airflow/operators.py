@@ -119,7 +119,8 @@ class PlannedOperator(BaseOperator):
             if value is None and step.reads[name].optional:
                 continue
             found[name] = list(flat(value))
-            if not found[name] and value != [] and not step.reads[name].optional:
+            skipped = not found[name] and value != [] and not step.reads[name].optional
+            if skipped and name in step.read_with(step.parse(self.parameters())):
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
             if any(f"{{{parameter}}}" in step.reads[name].dataset for parameter in self.each):
                 found[name] = self._own(step, name, found[name])

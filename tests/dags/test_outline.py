@@ -172,6 +172,20 @@ def test_levels_and_models_are_wired_as_a_run_wires_them(chain, root):
     assert [one["step"] for one in told["steps"]][-1] == "evaluate_retriever"
 
 
+def test_without_pre_training_the_first_iteration_starts_from_the_backbone_and_the_second_from_that(chain, root):
+    dag, off = read_dag(root / "dags", "train_retriever"), {"alphas": ["0.5", "0.6"], "finetune_pretrained": False}
+    told = outline(dag, off | {"size": "22m"})
+    first, second = (one for one in told["steps"] if one["step"] == "finetune")
+    assert "pretrain" in told["skipped"]
+    assert (first["values"]["pretrained"], first["inputs"]["init"]) == (False, [])
+    assert (second["values"]["pretrained"], second["inputs"]["init"]) == ("true", [first["name"]])
+    asked = Chain(CostSources(chain, Rates.of(chain), "", 2.0))
+    for one in told["steps"]:
+        asked.add(PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
+    with pytest.raises(InputError, match="judge pairs"):
+        outline(dag, off | {"size": "33m"})
+
+
 @pytest.mark.parametrize("built", [True, False], ids=["built before", "never built"])
 def test_further_builds_of_a_run_s_own_levels_are_those_that_it_mines(chain, root, built):
     other = str(put(chain, d.TRIPLETS, [{"query_id": "q"}], dataset="mtt/0.9"))

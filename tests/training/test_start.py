@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 import torch
 
+from pipeline_tasks.cli.costs import CostSources
+from pipeline_tasks.cli.plan_chain import Chain, PlannedStep, by_name
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.execution.runner import run_job
+from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
@@ -29,7 +32,7 @@ from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.data.prompting import with_passage_prefix
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.pretrain import dev_set, pretrain
 from pipeline_tasks.training.triplets import prompts
@@ -225,6 +228,44 @@ def test_a_chain_knows_what_its_first_model_was_made_from(store, finished, tiny_
         assert set(version.manifest.licences) == {name}, "the size's own weights are not in it"
         with pytest.raises(InputError, match=f"has no effect beside .*, which was made from {name}: leave one of them"):
             go(store, pretrain, {"init": [str(begun.ref)]}, backbone=str(tiny_bert), **SHORT)
+
+
+def test_fine_tuning_without_pre_training_starts_from_the_backbone_and_what_follows_knows_it(store, finished, tmp_path):
+    chosen = {"backbone": str(finished), "alpha": 0.95, **SHORT}
+    first = go(store, finetune, pretrained=False, **chosen)
+    second = go(store, finetune, {"init": [str(first.ref)]}, **chosen)
+    assert plan(store, finetune, {"alpha": 0.95, **SHORT}, {"init": [str(first.ref)]}).ref == second.ref
+    begun, version = (Version.open(store, one.ref) for one in (first, second))
+    name = begun.manifest.params["backbone"]["name"]
+    assert "init" not in begun.manifest.inputs and "backbone" not in version.manifest.params
+    assert set(begun.manifest.licences) == set(version.manifest.licences) == {name}
+    for one in (begun, version):
+        folder = one.lay_out(tmp_path / one.manifest.id)
+        assert layout_of(folder).pooling == "cls" and f"| backbone | {name} |" in (folder / "README.md").read_text()
+    with pytest.raises(InputError, match=f"backbone='all-minilm-l6-v2' has no effect beside .* made from {name}"):
+        go(store, finetune, {"init": [str(first.ref)]}, **chosen | {"backbone": "all-minilm-l6-v2", "epochs": 2})
+
+
+@pytest.mark.parametrize(
+    ("size", "given", "said"),
+    [
+        ("22m", {"init": ["model/22m/pretrain"]}, "pretrained=false starts from the backbone, and init names another"),
+        ("33m", {}, "judge pairs .* leave pretrained=false out, or name a size or backbone that embeds"),
+        ("33m", {"triplets": ["coming"]}, "judge pairs .* leave pretrained=false out"),
+    ],
+)
+def test_a_chain_is_refused_before_it_begins_that_cannot_start_without_pre_training(store, size, given, said):
+    chain = Chain(CostSources(store, Rates([], []), "", 2.0))
+    chain.add(PlannedStep(pretrain, SHORT, {}, "coming"))
+    (asked,) = by_name(["finetune"], {"size": size, "alpha": 0.95, "pretrained": "false"}, given)
+    with pytest.raises(InputError, match=said):
+        chain.add(asked)
+
+
+def test_a_decoder_is_adapted_before_it_is_fine_tuned(monkeypatch):
+    monkeypatch.setattr(FinetuneParams, "model_post_init", lambda *_: None)
+    with pytest.raises(InputError, match="has a decoder, which is adapted first: .* --input init=model/596m/adapt"):
+        FinetuneParams(size="596m", pretrained=False).check_inputs(["triplets"])
 
 
 def test_a_model_to_start_from_that_is_not_there_is_missed(store, finished):

@@ -61,8 +61,10 @@ def model_type_of_start(inputs: Inputs, params: OptimiserParams) -> str:
 
 
 def untrained_model(params: OptimiserParams) -> StartingModel:
-    """The backbone of the parameters."""
-    return StartingModel(params.start.name if isinstance(params, StartParams) else backbone(params.size).name)
+    """The backbone of the parameters, or their size's."""
+    if isinstance(params, StartParams) and params.has_start:
+        return StartingModel(params.start.name)
+    return StartingModel(backbone(params.size).name)
 
 
 def backbone_of(store: Store, model: Manifest) -> dict[str, Any]:
