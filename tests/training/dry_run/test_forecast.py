@@ -38,6 +38,11 @@ from tests.training.made import put_model
 ROOT = Path(__file__).parents[3]
 WORD = "floods "  # seven characters
 HELD = "; the others held in fp32, as a model that has learned is saved"
+TRAINED = {
+    "596m": "596,049,920 parameters, 10,092,544",
+    "4b": "4,022,468,096 parameters, 33,030,144",
+    "7.6b": "7,568,405,504 parameters, 43,646,976",
+}
 
 
 def pair(number: int, split: str, origin: str = "dm") -> dict:
@@ -250,10 +255,12 @@ def test_a_dry_run_tells_it_without_weights(store, tmp_path):
     assert "'T4000' is no GPU that is known; name one of H200, H100" in refused.stderr
 
 
-def test_without_a_name_every_kind_of_card_is_told(store):
-    job = plan(store, pretrain, {"size": "596m"})
-    lines = forecast_lines(Inputs(job.open(store)), job.params)
-    assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
+def test_without_a_name_every_kind_of_card_is_told_of_all_large_sizes(store):
+    for size, trained in TRAINED.items():
+        job = plan(store, pretrain, {"size": size})
+        lines = forecast_lines(Inputs(job.open(store)), job.params)
+        assert lines[0] == f"{size}: {trained} of them trained, in bf16{HELD}"
+        assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
 
 
 @pytest.mark.parametrize(("precision", "has", "said"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)])
