@@ -3,6 +3,7 @@
 import hashlib
 import random
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 import torch
@@ -189,6 +190,23 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(request, tiny_bert, 
     assert kills >= most - 1
     assert file_digest(tmp_path / "out") == file_digest(tmp_path / "expected")
     assert (tmp_path / "out" / curve.FILE).read_bytes() == (tmp_path / "expected" / curve.FILE).read_bytes()
+
+
+def test_killed_at_an_epoch_s_last_step_at_the_next_one_s_first_and_at_its_end(tiny_bert, rows, dev, tmp_path) -> None:
+    from tests.training import killable
+
+    context, whole = forked(), train(rows, dev, tiny_bert, SMALL, tmp_path / "whole")
+    for last, saved in ((3, 3), (4, 4), (5, 4), (9, 9)):
+        work, (hear, tell) = tmp_path / f"{last}", context.Pipe(duplex=False)
+        arguments = (tell, rows, dev, tiny_bert, SMALL, work, tmp_path / "out", last)
+        process = context.Process(target=killable.run, args=arguments)
+        process.start()
+        process.join()
+        assert (process.exitcode, [hear.recv() for _ in range(last)][-1]) == (-SIGKILL, last)
+        assert not (tmp_path / "out").exists()
+        resumed = train(rows, dev, tiny_bert, SMALL, work)
+        assert (resumed.resumed_at, resumed.losses, resumed.scores) == (saved, whole.losses, whole.scores)
+        assert weights_digest(resumed) == weights_digest(whole)
 
 
 def test_work_folder_of_another_run_is_refused(tiny_bert, rows, tmp_path) -> None:

@@ -15,19 +15,20 @@ from torch import distributed
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training import contrastive
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
-from pipeline_tasks.training.parallel.processes import run_in_processes
+from pipeline_tasks.training.parallel.processes import run_in_processes, run_on_devices
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.sampler import Pool
 from pipeline_tasks.training.sampling.targets import RowSample
 from pipeline_tasks.training.sampling.trials import Trials
 from pipeline_tasks.training.schedule import Batch
-from tests.training.killable import kill_one
+from tests.training.killable import die_after, kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 CPUS = ("cpu", "cpu")
@@ -215,3 +216,27 @@ def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_b
     by_one = trained("by one", (), sharding="zero1")
     assert by_one.resumed_at >= 2
     assert by_one.losses == pytest.approx(undisturbed.losses, rel=1e-3)
+
+
+@forks
+def test_killed_at_any_edge_the_leader_too_two_end_the_same(tiny_bert, rows, dev, tmp_path, monkeypatch) -> None:
+    """Of two epochs of three steps: in the first, at the edge between them, in the last and after it."""
+    params = SMALL.model_copy(update={"epochs": 2})
+
+    def trained(name: str) -> TrainResult:
+        return train(rows, dev, tiny_bert, params, tmp_path / name, devices=CPUS)
+
+    undisturbed = trained("undisturbed")
+    for rank, last in ((1, 0), (0, 1), (0, 3), (1, 3), (1, 5), (0, 6)):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                contrastive,
+                "run_on_devices",
+                lambda work, *rest, r=rank, n=last: run_on_devices(partial(die_after, r, n, work), *rest),
+            )
+            with pytest.raises(TransientError, match="ended with -9"):
+                trained("killed")
+    again = trained("killed")
+    assert (again.resumed_at, again.losses, again.scores) == (6, undisturbed.losses, undisturbed.scores)
+    weights, expected = (result.encoder.model.state_dict() for result in (again, undisturbed))
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
