@@ -70,7 +70,7 @@ def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert
         assert halves[0][way].keys() == halves[1][way].keys() == weights.keys()
         for name, whole in weights.items():
             assert torch.equal(halves[0][way][name], halves[1][way][name])
-            torch.testing.assert_close(halves[0][way][name], whole, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(halves[0][way][name], whole, rtol=0, atol=1e-6)
 
 
 def of_targets(folder: Path, sets: list[Examples], work: Path, peers: Peers, *_) -> list[np.ndarray]:
