@@ -128,13 +128,15 @@ def _existing(path: Path) -> Path:
 def _models(found: Settings) -> Check:
     from pipeline_tasks.models.fetch import is_here
     from pipeline_tasks.models.registry import get, models
+    from pipeline_tasks.models.sizes import SIZES
     from pipeline_tasks.models.use import is_served
     from pipeline_tasks.retrieval.reference_models import default_models
 
     if found.profile == "hub":
         usable = [spec for name in default_models() if not is_served(spec := get(name))]
     else:
-        usable = [spec for spec in models() if spec.offline]
+        asked_for = {size.backbone for size in SIZES.values() if size.decoder}  # they are large, and no default
+        usable = [spec for spec in models() if spec.offline and spec.name not in asked_for]
     lacking = [spec.name for spec in usable if not is_here(spec, found.cache)]
     text = f"all {len(usable)} that the {found.profile} profile needs"
     if lacking:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 
@@ -127,12 +128,23 @@ def _best(folder: Path, step: int) -> Path:
 def _read_whole(path: Path, *, mmap: bool = False) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except OSError:
-        raise
-    except Exception as error:  # by where the damage is, PyTorch raises one of a dozen
+    except Exception as error:  # by where the damage is, PyTorch raises one of a dozen, and for want of memory as well
+        if _is_whole(path):
+            raise
         raise InputError(
             f"{path} is damaged ({error!r:.150}): delete the .pt files of that folder, and the training begins again"
         ) from error
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every member of the archive has the bytes that were written."""
+    try:
+        with ZipFile(path) as archive:
+            return archive.testzip() is None
+    except OSError:
+        raise
+    except Exception:  # by where the damage is
+        return False
 
 
 def _write_whole(path: Path, state: Any) -> None:

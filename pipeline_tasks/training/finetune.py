@@ -15,6 +15,7 @@ from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.models.sizes import StageName, get_size
 from pipeline_tasks.models.start import EmbeddingStartParams
 from pipeline_tasks.training.data import judged_dev
+from pipeline_tasks.training.stage import check_start
 from pipeline_tasks.training.triplets import TripletParams, train_on_triplets
 
 
@@ -65,6 +66,12 @@ class FinetuneParams(EmbeddingStartParams, TripletParams):
                 f"and name --input init=model/{self.size}/adapt"
             )
         super().check_inputs(inputs)
+
+    def check_versions(self, inputs: Inputs) -> None:
+        """Refuse a backbone that ``init`` was not made from, also of what is made: the id does not have it."""
+        super().check_versions(inputs)
+        if self.pretrained and "init" in inputs:
+            check_start(inputs["init"], self)
 
 
 @step(

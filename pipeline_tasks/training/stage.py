@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.start import TrainedStartParams
@@ -76,14 +77,24 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
             raise InputError(f"start_from={params.start_from[0]!r} is not in the store: train it, or leave it out")
         return _backbone(params, run), {"backbone": params.start.name}
     init = inputs["init"]
+    check_start(init, params)
     known = backbone_of(run.store, init.manifest)
+    facts = {"backbone": known["name"]} if known else {}
+    return init.lay_out(run.scratch / "init"), facts | {"initialised from": str(init.manifest.ref)}
+
+
+def check_start(init: Version, params: TrainedStartParams) -> None:
+    """Refuse a backbone that would have no effect beside the model to start from.
+
+    Raises:
+        InputError: that model was made from another one.
+    """
+    known = backbone_of(init.store, init.manifest)
     if params.backbone and known and weights_identity(known) != weights_identity(params.start.identity()):
         raise InputError(
             f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which was made from "
             f"{known['name']}: leave one of them out"
         )
-    facts = {"backbone": known["name"]} if known else {}
-    return init.lay_out(run.scratch / "init"), facts | {"initialised from": str(init.manifest.ref)}
 
 
 def _backbone(params: TrainedStartParams, run: Run) -> Path:

@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.data import judged_dev
@@ -98,7 +98,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         **origin,
         "data": ", ".join(str(build.manifest.ref) for build in builds),
     }
-    found = layout_of_folder(folder)
+    found = layout_of(folder)
     prefixes = general_prefixes(found)
     if params.instruct:
         prefixes = params.instructions | {use: text for use, text in prefixes.items() if use == "passage"}
@@ -110,7 +110,8 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         needs_intent=params.instruct,
     )
     rows = stage_rows(inputs, params, layout)
-    return train_and_export(rows, StartingPoint(folder, found), params, run, card, layout)
+    start = StartingPoint(folder, found if (folder / "modules.json").is_file() else layout)
+    return train_and_export(rows, start, params, run, card, layout)
 
 
 def stage_rows(inputs: Inputs, params: TripletParams, layout: Layout) -> StageRows:

@@ -70,6 +70,16 @@ def test_a_damaged_checkpoint_is_told_with_a_remedy_that_works(tmp_path, damage)
     assert load(tmp_path, "run") is None
 
 
+def test_a_whole_checkpoint_is_not_blamed_for_want_of_memory(tmp_path, monkeypatch) -> None:
+    def full(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    save_best(tmp_path, 1, {"w": torch.ones(1)})
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(RuntimeError, match="can't allocate"):
+        load_best(tmp_path, 1)
+
+
 def test_nothing_yet_is_none(tmp_path) -> None:
     assert load(tmp_path, "run") is None
 

@@ -242,8 +242,15 @@ def test_fine_tuning_without_pre_training_starts_from_the_backbone_and_what_foll
     for one in (begun, version):
         folder = one.lay_out(tmp_path / one.manifest.id)
         assert layout_of(folder).pooling == "cls" and f"| backbone | {name} |" in (folder / "README.md").read_text()
-    with pytest.raises(InputError, match=f"backbone='all-minilm-l6-v2' has no effect beside .* made from {name}"):
-        go(store, finetune, {"init": [str(first.ref)]}, **chosen | {"backbone": "all-minilm-l6-v2", "epochs": 2})
+    for epochs in (1, 2):  # of what is made, whose id has no backbone, as well as of what is not
+        other = chosen | {"backbone": "all-minilm-l6-v2", "epochs": epochs}
+        with pytest.raises(InputError, match=f"backbone='all-minilm-l6-v2' has no effect beside .* made from {name}"):
+            run_job(store, plan(store, finetune, other, {"init": [str(first.ref)]}))
+
+
+def test_a_plain_backbone_is_fine_tuned_without_pre_training_by_the_mean_of_its_tokens(store, tiny_bert, tmp_path):
+    made = go(store, finetune, pretrained=False, backbone=str(tiny_bert), alpha=0.95, **SHORT)
+    assert layout_of(Version.open(store, made.ref).lay_out(tmp_path / "out")).pooling == "mean"
 
 
 @pytest.mark.parametrize(
