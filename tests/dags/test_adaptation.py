@@ -21,13 +21,19 @@ LIST_NET = {"name": "list_net", "alpha": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("size", "causal", "adapts"),
-    [("33m", None, False), ("596m", None, True), ("7.6b", True, False), ("4b", False, True)],
+    ("size", "causal", "pretrained", "adapts"),
+    [
+        ("33m", None, True, False),
+        ("596m", None, True, True),
+        ("7.6b", True, True, False),
+        ("4b", False, True, True),
+        ("4b", False, False, False),
+    ],
 )
-def test_a_decoder_is_adapted_first_unless_it_is_to_stay_causal(bag, size, causal, adapts):
+def test_a_decoder_is_adapted_before_pre_training_unless_it_is_to_stay_causal(bag, size, causal, pretrained, adapts):
     dag = bag.dags["train_retriever"]
     needed = dag.get_template_env().from_string(dag.get_task("adapt_backbone").only_if)
-    rendered = needed.render(params={"size": size, "pretrain_causal": causal})
+    rendered = needed.render(params={"size": size, "pretrain_causal": causal, "finetune_pretrained": pretrained})
     assert (rendered not in SKIPS) is adapts
     assert "adapt_backbone" in dag.get_task("pretrain").upstream_task_ids
 
