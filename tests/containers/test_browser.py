@@ -123,8 +123,8 @@ def one_new_level(form: Any) -> None:
 
 def test_nothing_opens_without_the_right_password(browser: Any, stack: Stack):
     for method, path in (("GET", "versions"), ("GET", "graph"), ("POST", "sql")):
-        assert httpx.request(method, f"{stack.url}/lineage/api/{path}").status_code == 401, path
-    assert httpx.get(f"{stack.url}/api/v2/dags").status_code == 401
+        assert httpx.request(method, f"{stack.url}/lineage/api/{path}", timeout=30).status_code == 401, path
+    assert httpx.get(f"{stack.url}/api/v2/dags", timeout=30).status_code == 401
     stranger = Visitor(browser, stack)
     for path in ("/lineage/", "/plugin/lineage", "/dags/train_retriever"):
         stranger.open(path)

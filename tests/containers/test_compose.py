@@ -145,7 +145,7 @@ def test_the_store_takes_the_generated_keys_and_no_others(stack, env_file):
             more()
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         client("wrong").list_buckets()
-    assert httpx.get(f"{address}/foundry/anything").status_code == 403
+    assert httpx.get(f"{address}/foundry/anything", timeout=30).status_code == 403
 
 
 ASKED = """
