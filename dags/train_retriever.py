@@ -26,7 +26,7 @@ from pipeline_tasks.training.params import OF_A_STAGE, OF_ADAPTATION, OF_ALL_STA
 DOC = """
 ### From `mtp` and `labelled` to `model/<size>/finetune`
 
-A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training (of an encoder, unless
+A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training (none of an encoder where
 `finetune_pretrained` is off), then a fine-tuning iteration for each level of the size's schedule, or of `alphas`, each
 from the model before it; triplets that are missing are built on the way. The evaluation covers every stage.
 Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.

@@ -178,7 +178,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         prefixes=prefixes,
         pools_prefix=found.pools_prefix or not prefixes,
     )
-    start = StartingPoint(trunk, found if (trunk / "modules.json").is_file() else layout)
+    start = StartingPoint.of(trunk, found, layout)
     return train_and_export(stage_rows(inputs, params, layout), start, params, run, card, layout)
 
 

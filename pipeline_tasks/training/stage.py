@@ -64,6 +64,11 @@ class StartingPoint:
     folder: Path
     layout: Layout
 
+    @classmethod
+    def of(cls, folder: Path, found: Layout, layout: Layout) -> StartingPoint:
+        """Asked as ``found`` there; plain weights, which say nothing of it, as they are trained: by ``layout``."""
+        return cls(folder, found if (folder / "modules.json").is_file() else layout)
+
 
 def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tuple[Path, dict[str, str]]:
     """The folder of the version ``init`` where one is given, else of the backbone; and what a card says of either.

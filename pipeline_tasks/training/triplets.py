@@ -110,8 +110,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         needs_intent=params.instruct,
     )
     rows = stage_rows(inputs, params, layout)
-    start = StartingPoint(folder, found if (folder / "modules.json").is_file() else layout)
-    return train_and_export(rows, start, params, run, card, layout)
+    return train_and_export(rows, StartingPoint.of(folder, found, layout), params, run, card, layout)
 
 
 def stage_rows(inputs: Inputs, params: TripletParams, layout: Layout) -> StageRows:
