@@ -6,6 +6,7 @@ ranking, and the mean of that and of the last. Then, from the best of these on d
 mined hard negatives; the same with what a teacher makes of them, beside the labels or in their place. ``--means`` has
 one model for each of its names: the mean of the weights of these stages' models, of all seeds. What is told is NDCG@10,
 graded, mean over intents. With ``--dev`` the test queries are not looked at: for choosing settings.
+``--wrong`` gives some pairs a source that is not theirs: what filters of positives are for.
 ``--others`` are sets that nothing was trained on: what the models lose there.
 """
 
@@ -20,7 +21,7 @@ from typing import Any, get_args
 
 import numpy as np
 from judged_sets import OTHERS, SETS, JudgedSet, judged_folder, needed, smaller
-from learning_rows import FUSION, references
+from learning_rows import FUSION, references, with_wrong_sources
 from learning_stages import N_NEGATIVES, STAGES, Bench, Recipe
 from measure import finish, sd, show
 
@@ -149,6 +150,7 @@ def options_of() -> argparse.Namespace:
     add("--set", type=json.loads, default={}, dest="given", help='hyperparameters of our stages: {"epochs": 2}')
     add("--set-mined", type=json.loads, default={}, dest="given_mined", help="the same of those with mined negatives")
     add("--negatives", type=int, default=N_NEGATIVES, help="mined for a pair; fewer cost less")
+    add("--wrong", type=float, default=0.0, help="share of the pairs that get another source than theirs")
     add("--dev", action="store_true", help="development queries alone")
     add("--data", type=Path, default=DATA, help="folder of the judged sets")
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
@@ -171,13 +173,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as passing:
         for name, path in [(name, needed(options.data / name)) for name in options.sets]:
             data = SETS[name](path)
-            place = (options.keep or Path(passing)) / (f"{name}-quick" if options.quick else name)
+            kind = f"{name}-quick" if options.quick else name
             if options.quick:
                 data = smaller(data, 64, 6)
+            if options.wrong:
+                data, kind = with_wrong_sources(data, options.wrong), f"{kind}-wrong-{options.wrong}"
+            place = (options.keep or Path(passing)) / kind
             bench = Bench(data, references(data, options.references, place), recipe, place)
             splits = ("dev",) if options.dev else ("dev", "test")
             seeds = 1 if options.quick else options.seeds
-            found[name] = learn(f"{name}, {options.size}", bench, options.stages, options.means, seeds, splits, others)
+            found[name] = learn(f"{kind}, {options.size}", bench, options.stages, options.means, seeds, splits, others)
     finish(found)
 
 

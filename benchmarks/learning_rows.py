@@ -6,7 +6,7 @@ Arrays that take long to make lie in files, and are made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from pipeline_tasks.training.data.examples import Examples
 
 DEPTH, ALPHA, RANKS, TOP_N = 200, 0.95, 10, 2
 SKIPPED, INTERVALS = 3, 3
+NEAR = 10
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 FUSION = "rrf"
 Arrays = Mapping[str, np.ndarray]
@@ -94,6 +95,23 @@ def positives_by(data: JudgedSet, found: References, strategy: Strategy) -> list
     own = np.array([places[pair.passage_id] for pair in data.pairs], np.int32)
     chosen = agreed(codes, np.ones(codes.shape[:2], bool), own, strategy)
     return [None if place == NOBODY else str(ids[place]) for place in chosen]
+
+
+def with_wrong_sources(data: JudgedSet, share: float) -> JudgedSet:
+    """Let ``share`` of the pairs have another source than theirs: by turns any, and one of BM25's best :data:`NEAR`.
+
+    Both are passages that pairs have, and of no pair with that query. Which pairs is drawn by the share alone.
+    """
+    sources = sorted({pair.passage_id for pair in data.pairs})
+    chance, answers, pairs = np.random.default_rng(round(share * 1e6)), data.answers(), list(data.pairs)
+    marked = np.sort(chance.choice(len(pairs), round(len(pairs) * share), replace=False))
+    words = Bm25([data.passages[name] for name in sources])
+    best = words.search([pairs[row].query for row in marked], 2 * NEAR).indices
+    for turn, row in enumerate(marked):
+        others = [sources[place] for place in best[turn]] if turn % 2 else list(chance.permutation(sources))
+        others = [name for name in others if name not in answers[pairs[row].query]][:NEAR]
+        pairs[row] = replace(pairs[row], passage_id=str(chance.choice(others)))
+    return replace(data, pairs=pairs)
 
 
 def negatives(data: JudgedSet, found: References, n_negatives: int, alpha: float = ALPHA) -> list[list[str]]:
