@@ -36,7 +36,7 @@ class MutualAgreementParams(StepParams):
     """How much agreement is asked for, and of whom."""
 
     strategy: Strategy = Field(
-        "mutual",
+        "consistency",
         description="mutual: the models' top N share a passage; identical: all have the same top N; "
         "consistency: the best model has the pair's own positive in its top N; none: no filter",
     )
@@ -89,16 +89,18 @@ class MutualAgreementParams(StepParams):
     memory_gib=2,
 )
 def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:
-    """Keep a query only where the reference models agree, and make the agreed passage its positive.
+    """Keep a query only where the best reference model finds its positive, or with the one that all models agree on.
 
     Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``other_side`` (the passage that the
     query was written for is in another split today), ``no_agreement`` (mutual, identical), ``not_retrieved``
     (consistency), ``positive_held_out`` (the positive is of a document in another split than the query's),
     ``over_cap``.
 
-    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: every general-domain set is kept, up to
-    ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11 gives and ``caps`` takes. All judges
-    rank general-domain queries, whose votes are kept with them; Algorithm 3 asks the best one alone.
+    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: the default is the filter of appendix
+    J, since positives that are agreed on gained nothing and cost right ones (docs/benchmarks/learning.md). Every
+    general-domain set is kept, up to ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11
+    gives and ``caps`` takes. All judges rank general-domain queries, whose votes are kept with them; Algorithm 3 asks
+    the best one alone.
 
     Raises:
         InputError: no pairs, rankings that lack a model or a query or have an unknown passage, nobody judges an

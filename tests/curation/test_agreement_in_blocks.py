@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def agree(store: LocalStore, *, workers: int = 1, **params: object) -> Outcome:
-    values = {"models": MODELS, "top_n": 8, "most_general": MOST} | params
+    values = {"strategy": "mutual", "models": MODELS, "top_n": 8, "most_general": MOST} | params
     return run_job(store, plan(store, mutual_agreement, values), workers=workers)
 
 

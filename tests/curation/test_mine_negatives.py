@@ -16,7 +16,7 @@ from tests.stores import go, put, rejects, rows
 
 @pytest.fixture
 def labelled(store: LocalStore) -> LocalStore:
-    go(store, mutual_agreement, models=("one", "two"), top_n=2)
+    go(store, mutual_agreement, models=("one", "two"), strategy="mutual", top_n=2)
     return store
 
 

@@ -14,7 +14,7 @@ MODELS = ("one", "two")
 
 
 def test_a_query_is_labelled_or_refused_for_its_own_reason(store):
-    outcome = go(store, mutual_agreement, models=MODELS, top_n=2)
+    outcome = go(store, mutual_agreement, models=MODELS, top_n=2, strategy="mutual")
     labelled = {row["query_id"]: row for row in rows(store, "labelled")}
     assert {query: row["positive_id"] for query, row in labelled.items()} == {
         "q-t1": "t1",
@@ -34,7 +34,7 @@ def test_a_query_is_labelled_or_refused_for_its_own_reason(store):
 
 
 def test_a_label_tells_what_each_model_voted(store):
-    go(store, mutual_agreement, models=MODELS, top_n=2)
+    go(store, mutual_agreement, models=MODELS, top_n=2, strategy="mutual")
     row = next(row for row in rows(store, "labelled") if row["query_id"] == "q-t2")
     assert (row["positive"], row["source_passage_id"], row["split"]) == ("text for t2", "t2", "train")
     assert (row["query"], row["intent"], row["best_model"]) == ("about t2?", "qa", "one")
@@ -46,18 +46,18 @@ def test_a_label_tells_what_each_model_voted(store):
 
 def test_a_passage_of_another_split_is_no_positive_even_where_all_agree(store):
     """Asked for the top 4, the models agree on t2 for a development query: a training page is no dev positive."""
-    go(store, mutual_agreement, models=("one",), top_n=4)
+    go(store, mutual_agreement, models=("one",), top_n=4, strategy="mutual")
     assert rejects(store, "labelled")["q-d2"]["reason"] == "positive_held_out"
 
 
 def test_rankings_that_lack_a_model_or_a_query_are_the_callers_mistake(store):
     with pytest.raises(InputError, match="two"):
-        go(store, mutual_agreement, {"rankings": ["rankings/one"]}, models=MODELS)
+        go(store, mutual_agreement, {"rankings": ["rankings/one"]}, models=MODELS, strategy="mutual")
     with pytest.raises(InputError, match="one judges any twice; name each model once"):
-        go(store, mutual_agreement, models=("one", "one"))
+        go(store, mutual_agreement, models=("one", "one"), strategy="mutual")
     put(store, RANKINGS, [], dataset="rankings/two")
     with pytest.raises(InputError, match="rankings/two"):
-        go(store, mutual_agreement, models=MODELS)
+        go(store, mutual_agreement, models=MODELS, strategy="mutual")
 
 
 def test_a_general_domain_query_may_have_its_own_positive(store):
@@ -66,12 +66,12 @@ def test_a_general_domain_query_may_have_its_own_positive(store):
     for model in MODELS:
         row = {"query_id": "q-x", "passage_ids": ["g-x", "t1"], "scores": [0.9, 0.5]}
         put(store, RANKINGS, [row], dataset=f"rankings/{model}")
-    go(store, mutual_agreement, models=MODELS)
+    go(store, mutual_agreement, models=MODELS, strategy="mutual")
     assert [(row["positive_id"], row["positive"]) for row in rows(store, "labelled")] == [("g-x", "text for x")]
 
 
 def labels(store, **params) -> dict[str, str]:
-    go(store, mutual_agreement, models=MODELS, **params)
+    go(store, mutual_agreement, **{"models": MODELS, "strategy": "mutual"} | params)
     return {row["query_id"]: row["positive_id"] for row in rows(store, "labelled")}
 
 
@@ -111,13 +111,13 @@ def test_every_intent_has_judges_of_its_own(store):
     for row in pairs:
         row["intent"] = "sts" if row["query_id"] == "q-t2" else "qa"
     put(store, PAIRS, pairs, dataset="mtp")
-    go(store, mutual_agreement, judges={"any": ["two", "one"], "sts": ["one"]})
+    go(store, mutual_agreement, judges={"any": ["two", "one"], "sts": ["one"]}, strategy="mutual")
     found = {row["query_id"]: row for row in rows(store, "labelled")}
     assert [vote["model"] for vote in found["q-t1"]["votes"]] == ["two", "one"]
     assert [vote["model"] for vote in found["q-t2"]["votes"]] == ["one"]
     assert (found["q-t1"]["best_model"], found["q-t2"]["best_model"]) == ("two", "one")
     with pytest.raises(InputError, match="no model judges queries of intent 'qa'"):
-        go(store, mutual_agreement, judges={"sts": ["one"]})
+        go(store, mutual_agreement, judges={"sts": ["one"]}, strategy="mutual")
 
 
 def test_by_default_the_assignment_of_the_settings_judges():
@@ -184,7 +184,7 @@ def test_caps_that_nobody_gives_change_no_version():
 
 def test_every_query_is_kept_or_refused_once_and_counted(store):
     general(store, ["gd"])
-    outcome = go(store, mutual_agreement, models=MODELS)
+    outcome = go(store, mutual_agreement, models=MODELS, strategy="mutual")
     keys = [row["query_id"] for row in rows(store, "labelled")] + [*rejects(store, "labelled")]
     assert sorted(keys) == sorted(row["query_id"] for row in rows(store, "mtp"))
     assert outcome.counters["kept_of_origin/dm"] == 4 and outcome.counters["kept_of_origin/gd"] == 1
@@ -192,12 +192,12 @@ def test_every_query_is_kept_or_refused_once_and_counted(store):
 
 
 def test_a_label_does_not_depend_on_how_rows_lie_in_parts(store):
-    go(store, mutual_agreement, models=MODELS)
+    go(store, mutual_agreement, models=MODELS, strategy="mutual")
     whole = rows(store, "labelled")
     for name, schema in (("mtp", PAIRS), ("rankings/one", RANKINGS), ("rankings/two", RANKINGS)):
         found = rows(store, name)
         put(store, schema, [], *([row] for row in reversed(found)), [], dataset=name)
-    go(store, mutual_agreement, models=MODELS)
+    go(store, mutual_agreement, models=MODELS, strategy="mutual")
     again = Version.open(store, Ref.parse("labelled")).table().to_pylist()
     assert sorted(whole, key=lambda r: r["query_id"]) == sorted(again, key=lambda r: r["query_id"])
     assert {SPLIT_OF[row["source_passage_id"]] for row in again} == {"train", "dev"}

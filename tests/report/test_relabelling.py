@@ -71,4 +71,5 @@ def test_labels_that_kept_their_own_positives_are_nobodys_agreement(tmp_path, fi
     said = labelled_beside(tmp_path, [filtered], strategy, origin)
     assert said.startswith(f'labelled has 4 of these queries, which are of ["{origin}"]. ')
     assert f'Its filtered= is ["{filtered}"], its strategy= {strategy}: ' in said
-    assert f"--input pairs=mtp/{origin}/checked --set 'models=[…]' --set 'filtered=[\"{origin}\"]'" in said
+    remedy = f"--input pairs=mtp/{origin}/checked --set strategy=mutual --set 'models=[…]'"
+    assert f"{remedy} --set 'filtered=[\"{origin}\"]'" in said

@@ -81,7 +81,7 @@ def _agreement(ask: Ask, relabelled: str) -> list[str]:
                 f"{labelled} has {counts['n']:,} of these queries, which are of {json.dumps(origins)}. Its filtered= "
                 f"is {filtered}, its strategy= {strategy}: only mutual or identical, of the origins that filtered= "
                 "names, takes what reference models agree on. To compare, rank these pairs and run `foundry run "
-                f"mutual_agreement --input pairs={','.join(pairs)} --set 'models=[…]' "
+                f"mutual_agreement --input pairs={','.join(pairs)} --set strategy=mutual --set 'models=[…]' "
                 f"--set 'filtered={json.dumps(origins)}'` (docs/fret.md)."
             )
         elif counts["n"]:
