@@ -42,7 +42,7 @@ MINE = form("mine_negatives", "n_negatives")
 
 with DAG(
     "build_triplets",
-    description="pairs -> agreed positives and hard negatives",
+    description="pairs -> labelled positives and hard negatives",
     schedule=[Asset("mtp")],
     max_active_runs=1,
     deadline=within(hours=72),

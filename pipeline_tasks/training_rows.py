@@ -20,7 +20,7 @@ TRIPLETS = RowSchema(
         c.QUERY_ID,
         c.INTENT,
         c.QUERY,
-        Column("positive_id", _text, "agreed positive passage"),
+        Column("positive_id", _text, "positive passage, as labelled"),
         c.POSITIVE,
         Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
         Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),

@@ -143,7 +143,7 @@ def why(row: dict[str, Any], seen: tuple[str, ...] = (), *, is_known: bool = Tru
     facts += [f"source of {n} {'query' if n == 1 else 'queries'}"] if n else []
     for agreed in used["agreed"]["rows"][:1]:
         votes = ", ".join(f"{clipped(vote['model'])} {vote['rank'] or '-'}" for vote in agreed["votes"] or [])
-        facts.append(f"agreed positive of {used['agreed']['n']}, ranks: {votes}")
+        facts.append(f"labelled positive of {used['agreed']['n']}, ranks: {votes}")
     facts += [
         f"{kind} of {used[kind]['n']} ({', '.join(used[kind]['of'])})"
         for kind in ("positive", "negative")

@@ -66,7 +66,7 @@ def _add_call(tree: Tree, row: dict[str, Any], call: str, column: str, text: str
 def _add_votes(tree: Tree, row: dict[str, Any]) -> None:
     votes = row["votes"] or [r | {"passage_ids": r["top_ids"]} for r in row["rankings"] or []]
     branch = tree.add("votes of the reference models" if votes else "not ranked yet")
-    target = "agreed positive" if row["is_labelled"] else "written positive"
+    target = "labelled positive" if row["is_labelled"] else "written positive"
     for vote in votes:
         rank, score = vote["positive_rank"], vote["positive_score"]
         place = f"rank {rank}, cosine {score:.3f}" if rank and score is not None else "not among its ranked passages"

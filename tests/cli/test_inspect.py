@@ -162,7 +162,7 @@ def test_trace_tells_the_whole_story(root):
         "p-other",
     ):
         assert fact in told, fact
-    assert "beta: agreed positive at rank 1, cosine 0.900" in told
+    assert "beta: labelled positive at rank 1, cosine 0.900" in told
     refused = foundry(root, "trace", "q-n-p-d-c")
     assert "no_agreement" in refused and "in no build" in refused
     assert "gamma: written positive at rank 2, cosine 0.800" in refused

@@ -174,7 +174,7 @@ def test_a_query_is_traced_to_a_pdf_whose_title_runs_nothing(visitor: Visitor, s
     visitor.page.locator(".results a", has_text=pair["query"]).first.click()
     visitor.page.locator(".steps").wait_for()
     story = visitor.page.inner_text(".story")
-    told = (TITLE, passage["url"], f"On page {passage['page']}", passage["passage_id"], "They agreed", "mtt/0.85")
+    told = (TITLE, passage["url"], f"On page {passage['page']}", passage["passage_id"], "Labelled", "mtt/0.85")
     for words in told:
         assert words in story
     assert visitor.page.title() == "Lineage"

@@ -98,7 +98,7 @@ function why(hit, passage, note) {
   const cosine = (score) => (score ?? null) === null ? "–" : score.toFixed(3);
   const list = (name, title, ...more) => uses[name].n > 0 && [h("h4", {}, more_of(title, uses[name])),
     table([["query", "query", query, "wide"], ...more], uses[name].rows, title)];
-  const votes = uses.agreed.rows.map((use) => [h("h4", {}, "Agreed positive of ", query(use.query, use)),
+  const votes = uses.agreed.rows.map((use) => [h("h4", {}, "Labelled positive of ", query(use.query, use)),
     table([["model", "reference model"], ["rank", "rank", (n) => n ?? "not ranked", "number"], ["score", "cosine", cosine, "number"]], use.votes ?? [], "Votes")]);
   const unused = !note && Object.values(uses).every((use) => !use.n) && h("p", { class: "quiet" }, "No query was written from it, and no build holds it.");
   return h("details", {}, h("summary", {}, "Why it is here"),

@@ -48,7 +48,7 @@ function query(q, texts, calls) {
       step("A reader's need was written", quote(q.need ?? "–"), call(q, "need", q.need_response_id, calls)),
       step("A query and its positive were written", facts([["query", q.query], ["positive", q.written_positive]]), call(q, "pair", q.response_id, calls)),
       step("The reference models voted", votes(q, texts)),
-      step(q.is_labelled ? "They agreed" : "Verdict", verdict(q)),
+      step(q.is_labelled ? "Labelled" : "Verdict", verdict(q)),
       step(`It is in ${(q.builds ?? []).length || "no"} build${(q.builds ?? []).length === 1 ? "" : "s"}`, (q.builds ?? []).map(build))),
   ];
 }
@@ -66,7 +66,7 @@ function call(row, kind, id, calls) {
 function votes(q, texts) {
   const rows = q.votes ?? (q.rankings ?? []).map((r) => ({ ...r, passage_ids: r.top_ids }));
   if (!rows.length) return h("p", { class: "quiet" }, "Not ranked yet.");
-  const target = q.is_labelled ? "agreed positive" : "written positive", positive = q.agreed_positive_id;
+  const target = q.is_labelled ? "labelled positive" : "written positive", positive = q.agreed_positive_id;
   const best = (ids) => h("ol", { class: "best" }, (ids ?? []).map((id) =>
     h("li", { class: id === positive ? "hit" : "" }, passageLink(id), h("span", { class: "clip", title: texts[id] ?? "" }, ` ${texts[id] ?? ""}`))));
   return table([["model", "model"], ["positive_rank", `rank of the ${target}`, (n) => n ?? "not ranked", "number"],
