@@ -46,7 +46,7 @@ class Choice:
 
 CHOICES = {
     DEMO: Choice(),
-    "labels: none": Choice(labels={"strategy": "none"}),
+    "labels: consistency": Choice(labels={"strategy": "consistency"}),
     "labels: mutual": Choice(labels={"strategy": "mutual"}),
     "no written positives": Choice(pretrain={"views": ["source"]}),
     "no hard negatives": Choice(alphas=()),

@@ -16,10 +16,10 @@ from pipeline_tasks.retrieval.fusion import BM25
 DOC = """
 ### From `mtp` to `mtt/<alpha>`
 
-Every reference model ranks all passages for the queries of the intents that it judges. A query is kept where the best
-model has its positive among the first passages, or as `strategy` says; its negatives come from the ranking, each with a
-cosine below alpha times the positive's. Rankings and agreement do not depend on alpha: another level pays for selection
-alone.
+Every reference model ranks all passages for the queries of the intents that it judges. Which queries are
+kept, and with which positive, `strategy` says: without one all, with their own. Negatives come from the ranking, each
+with a cosine below alpha times the positive's. Rankings and labels do not depend on alpha: another level pays for
+selection alone.
 
 With `fusion` every model ranks for all queries, and BM25 and its fusion with the models are ranked, too; they may judge
 and rank negatives like any model.

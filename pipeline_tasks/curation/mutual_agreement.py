@@ -36,9 +36,9 @@ class MutualAgreementParams(StepParams):
     """How much agreement is asked for, and of whom."""
 
     strategy: Strategy = Field(
-        "consistency",
-        description="mutual: the models' top N share a passage; identical: all have the same top N; "
-        "consistency: the best model has the pair's own positive in its top N; none: no filter",
+        "none",
+        description="none: no filter; consistency: the best model has the pair's own positive in its top N; "
+        "mutual: the models' top N share a passage; identical: all have the same top N",
     )
     top_n: int = Field(2, ge=1, description="N: best passages of each model that are compared")
     judges: dict[str, tuple[str, ...]] = Field(
@@ -89,15 +89,15 @@ class MutualAgreementParams(StepParams):
     memory_gib=2,
 )
 def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:
-    """Keep a query only where the best reference model finds its positive, or with the one that all models agree on.
+    """Label each query with its own positive, or only where reference models find that or agree on another one.
 
     Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``other_side`` (the passage that the
     query was written for is in another split today), ``no_agreement`` (mutual, identical), ``not_retrieved``
     (consistency), ``positive_held_out`` (the positive is of a document in another split than the query's),
     ``over_cap``.
 
-    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: the default is the filter of appendix
-    J, since positives that are agreed on gained nothing and cost right ones (docs/benchmarks/learning.md). Every
+    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: no filter is the default,
+    since what was measured is that filters cost right pairs more than they gave (docs/benchmarks/learning.md). Every
     general-domain set is kept, up to ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11
     gives and ``caps`` takes. All judges rank general-domain queries, whose votes are kept with them; Algorithm 3 asks
     the best one alone.
