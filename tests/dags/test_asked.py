@@ -90,7 +90,7 @@ def build(store: LocalStore, limits: dict[str, dict]) -> tuple[dict[str, list], 
         n_encoded += go(store, embed_pairs, model=model, **limit).counters["texts_encoded"]
         go(store, rank_passages, model=model, depth=12)
         found[model] = rows(store, f"rankings/{model}")
-    go(store, mutual_agreement)
+    go(store, mutual_agreement, strategy="mutual")
     go(store, mine_negatives, alpha=0.95)
     go(store, score_triplets, alpha=0.95)
     return found | {name: rows(store, name) for name in ("labelled", "labelled/rejects", "mtt/0.95-kd")}, n_encoded
