@@ -138,6 +138,6 @@ def _vectors(encoder: TrainableEncoder, texts: Sequence[str], done: Callable[[in
     for start in range(0, len(texts), _AT_ONCE):
         some = [prefix + text for text in texts[start : start + _AT_ONCE]]
         ids = encoder.tokens.ids(some, layout.max_length)
-        sequences = Ragged.joined([np.array([len(of) for of in ids])], ids, np.int32)
+        sequences = Ragged.of(np.array([len(of) for of in ids]), np.concatenate(ids))
         yield embed(encoder, sequences, _TOKENS_AT_ONCE, False, unpooled.repeat(len(some)))
         done(len(some))

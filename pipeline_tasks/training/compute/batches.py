@@ -53,15 +53,24 @@ def _deal(n: int, n_batches: int, labels: np.ndarray | None, random: np.random.G
 
 
 def _linked(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """Label rows so that those connected by equal keys have one label, the lowest row number among them."""
-    n, alike = len(keys[0]), []
-    for key in keys:
-        _, first, place = np.unique(key, return_index=True, return_inverse=True)
-        alike.append(first[place])
-    ends = np.tile(np.arange(n), len(keys)), np.concatenate(alike)
-    links = coo_array((np.ones(len(ends[0])), ends), (n, n))
-    _, first, group = np.unique(connected_components(links, directed=False)[1], return_index=True, return_inverse=True)
-    return first[group]
+    """Label rows so that those connected by equal keys have one label, the lowest row number among them.
+
+    Memory is for a few numbers a row, and for some more of each row whose key another row had before.
+    """
+    n = len(keys[0])
+    alike = [_first_with(key) for key in keys]
+    again = [np.flatnonzero(first != np.arange(n)) for first in alike]
+    ends = np.concatenate(again), np.concatenate([first[rows] for first, rows in zip(alike, again, strict=True)])
+    del alike, again
+    links = coo_array((np.ones(len(ends[0]), bool), ends), (n, n))
+    return _first_with(connected_components(links, directed=False)[1])
+
+
+def _first_with(key: np.ndarray) -> np.ndarray:
+    """The first row with each row's number, [n]."""
+    first = np.empty(int(key.max(initial=-1)) + 1, np.int64)
+    first[key[::-1]] = np.arange(len(key))[::-1]  # of several rows with a number, the last to be written is the first
+    return first[key]
 
 
 def micro_batches(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:

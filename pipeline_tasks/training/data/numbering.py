@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.training.data.growing import Growing
 
 _HASH_BYTES = 16
 
@@ -16,7 +17,7 @@ class Numbering:
     """Numbers equal texts equally; a text is known by 128 bits of its hash, so memory is 16 bytes per text given."""
 
     def __init__(self) -> None:
-        self._hashes: list[np.ndarray] = []
+        self._hashes = Growing(np.uint64)
         self._distinct = np.zeros((0, 2), np.uint64)
         self._number_of = np.zeros(0, np.int64)
 
@@ -24,32 +25,44 @@ class Numbering:
         """Take in these texts, plain or in a dictionary, after those before."""
         array = one_array(texts)
         if pa.types.is_dictionary(array.type):
-            self._hashes.append(hashes(array.dictionary)[array.indices.to_numpy()])
+            self._hashes.add(hashes(array.dictionary)[array.indices.to_numpy()])
         else:
-            self._hashes.append(hashes(array))
+            self._hashes.add(hashes(array))
 
-    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+    def finish(self, find: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The number of every text that was added, and where each number first came.
+
+        Args:
+            find: keep what :meth:`find` needs, 24 bytes for each distinct text.
 
         Shapes:
             returns [n] int64, and [distinct] int64, ascending.
         """
-        given = np.concatenate([np.zeros((0, 2), np.uint64), *self._hashes])
-        self._hashes.clear()
+        given = self._hashes.array().reshape(-1, 2)
         order = np.lexsort((given[:, 1], given[:, 0]))
-        in_order = given[order]
-        fresh = np.ones(len(order), bool)
-        fresh[1:] = (in_order[1:] != in_order[:-1]).any(axis=1)
+        fresh = np.zeros(len(order), bool)
+        fresh[:1] = True
+        for column in given.T:
+            half = column[order]
+            fresh[1:] |= half[1:] != half[:-1]
+            del half
         first = order[fresh]
-        number_of = np.empty(len(first), np.int64)
-        number_of[np.argsort(first)] = np.arange(len(first))
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = number_of[np.cumsum(fresh) - 1]
-        self._distinct, self._number_of = in_order[fresh], number_of
-        return numbers, np.sort(first)
+        if find:
+            self._distinct = given[first]
+        del given
+        self._hashes = Growing(np.uint64)
+        is_first = np.zeros(len(order), bool)
+        is_first[first] = True
+        numbers = np.cumsum(is_first) - 1
+        number_of = numbers[first]
+        times = np.diff(np.flatnonzero(fresh), append=len(order))
+        numbers[order] = np.repeat(number_of, times)
+        if find:
+            self._number_of = number_of
+        return numbers, np.flatnonzero(is_first)
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
-        """Once all are numbered, the numbers of texts by their hashes; -1 for one that was not added.
+        """Once all are numbered, and kept to be found, the numbers of texts by their hashes; -1 for one not added.
 
         Shapes:
             wanted: [n, 2] as :func:`hashes` gives them; returns [n] int64.
@@ -60,11 +73,8 @@ class Numbering:
         return np.where((self._distinct[at] == wanted).all(axis=1), self._number_of[at], -1)
 
     def digest(self) -> bytes:
-        """A hash of all texts in their order."""
-        digest = hashlib.sha256()
-        for some in self._hashes:
-            digest.update(some.tobytes())
-        return digest.digest()
+        """A hash of all texts in their order, before they are numbered."""
+        return hashlib.sha256(np.ascontiguousarray(self._hashes.array()).data).digest()
 
 
 def hashes(texts: pa.Array) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +19,13 @@ class Ragged:
     values: np.ndarray
 
     @classmethod
-    def joined(cls, lengths: Iterable[np.ndarray], values: Iterable[np.ndarray], dtype: type) -> Ragged:
-        """From the lengths of the arrays and what they hold, both in pieces."""
-        sizes = [np.zeros(1, np.int64), *lengths]
-        return cls(np.concatenate(sizes).cumsum(), np.concatenate([np.zeros(0, dtype), *values]))
+    def of(cls, lengths: np.ndarray, values: np.ndarray) -> Ragged:
+        """From the length of each array, [n], and what all hold; empty ones alone take no memory."""
+        if not len(values):
+            return cls(np.broadcast_to(np.zeros(1, np.int64), len(lengths) + 1), values)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(offsets, values)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

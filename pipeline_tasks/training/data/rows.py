@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
 from pipeline_tasks.encoders.tokens import TextTokens
-from pipeline_tasks.training.data.examples import CONTRASTS, SCHEMA, Examples
-from pipeline_tasks.training.data.numbering import Numbering, hashes
+from pipeline_tasks.training.data.examples import SCHEMA, Examples
 from pipeline_tasks.training.data.ragged import Ragged
+from pipeline_tasks.training.data.reading import Reading, contrasts_of, lengths_of
 from pipeline_tasks.training.data.tokens import Tokens, tokens
 
 log = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ def tokenized(
             has, prompts are more or fewer than a block's other queries, or one leaves no token of a query.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    read = _Reading(tokenizer)
+    read = Reading(tokenizer)
     for block in examples.blocks():
         read.add(_checked(block))
     read.passages.add(pa.array(examples.others, pa.string()))
@@ -124,104 +123,6 @@ def tokenized(
     return Rows(_digest(key, numbers), queries, passages, **numbers)
 
 
-class _Reading:
-    """What is kept of the texts while they are read for the first time."""
-
-    def __init__(self, tokenizer: TextTokens) -> None:
-        self.queries, self.passages, self._tuples = Numbering(), Numbering(), Numbering()
-        self._in_tuple: list[np.ndarray] = []
-        self._tokenizer = tokenizer
-        self._unpooled: list[np.ndarray] = []
-        self._pooled: list[np.ndarray] = []
-        self._sources: dict[str, int] = {}
-        self._source_of: list[np.ndarray] = []
-        self._rows: list[int] = []
-        self._negatives: list[np.ndarray] = []
-        self._targets: list[np.ndarray] = []
-        self._scores: list[np.ndarray] = []
-        self._answers: list[np.ndarray] = []
-        self._answer_hashes: list[np.ndarray] = []
-        self._contrasts: list[np.ndarray] = []
-        self._instructions: list[np.ndarray] = []
-
-    def add(self, block: pa.Table) -> None:
-        negatives, targets, answers = (block[name].combine_chunks() for name in ("negatives", "targets", "answers"))
-        contrasts = _contrasts(block)
-        self.queries.add(block["query"])
-        self.queries.add(contrasts.flatten())
-        self.passages.add(block["positive"])
-        self.passages.add(negatives.flatten())
-        self._unpooled.append(self._prefix_lengths(block["prompt"].combine_chunks()))
-        self._pooled.append(self._prefix_lengths(block["pooled_prompt"].combine_chunks()))
-        prompts, n_contrasts = block["other_prompts"].combine_chunks().flatten(), len(contrasts.flatten())
-        self._unpooled.append(self._prefix_lengths(prompts) if len(prompts) else np.zeros(n_contrasts, np.int64))
-        self._contrasts.append(_lengths(contrasts))
-        self._instructions.append(_lengths(block["other_instructions"].combine_chunks()))
-        self._tuples.add(block["tuple"])
-        self._in_tuple.append(pc.not_equal(block["tuple"], "").to_numpy())
-        coded = block["source"].combine_chunks().dictionary_encode()
-        numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
-        self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
-        self._rows.append(len(block))
-        self._negatives.append(_lengths(negatives))
-        self._targets.append(_lengths(targets))
-        self._scores.append(targets.flatten().to_numpy(zero_copy_only=False))
-        self._answers.append(_lengths(answers))
-        self._answer_hashes.append(hashes(answers.flatten()))
-
-    def _prefix_lengths(self, prompts: pa.Array) -> np.ndarray:
-        coded = prompts.dictionary_encode()
-        return self._tokenizer.prefix_lengths(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
-
-    def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The rows but for the tokens; how long each query's prompt is; where queries came first, and passages."""
-        query_at, first_query = self.queries.finish()
-        passage_at, first_passage = self.passages.finish()
-        queries, contrasts = _apart(query_at, self._rows, self._contrasts)
-        positives, negatives = _apart(passage_at, self._rows, self._negatives)
-        query_of, positive_of = (np.concatenate([np.zeros(0, np.int64), *pieces]) for pieces in (queries, positives))
-        further = np.concatenate([np.zeros(0, np.int64), *map(self.passages.find, self._answer_hashes)])
-        asking = np.repeat(query_of, np.concatenate([np.zeros(0, np.int64), *self._answers]))[further >= 0]
-        answers = np.concatenate([query_of, asking]), np.concatenate([positive_of, further[further >= 0]])
-        tuples, alone = self._tuples.finish()[0], ~np.concatenate([np.zeros(0, bool), *self._in_tuple])
-        tuples[alone] = len(tuples) + np.arange(alone.sum())
-        unpooled = np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query]
-        np.maximum.at(prompted := unpooled.copy(), query_of, np.concatenate([np.zeros(0, np.int64), *self._pooled]))
-        numbers = {
-            "unpooled": unpooled,
-            "query_of": query_of,
-            "positive_of": positive_of,
-            "negatives_of": Ragged.joined(self._negatives, negatives, np.int64),
-            "targets_of": Ragged.joined(self._targets, self._scores, np.float32),
-            "contrasts_of": Ragged.joined(self._contrasts, contrasts, np.int64),
-            "n_instructions": np.concatenate([np.zeros(0, np.int64), *self._instructions]),
-            "tuple_of": tuples,
-            "answers": _answers(*answers, len(first_query)),
-            "sources": list(self._sources),
-            "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
-        }
-        return numbers, prompted, first_query, first_passage
-
-
-def _contrasts(block: pa.Table) -> pa.ListArray:
-    """Of each row the queries that it is told apart from: its own with other instructions, then others."""
-    lists = [block[name].to_pylist() if name in block.column_names else [[]] * len(block) for name in CONTRASTS]
-    return pa.array([[*own, *others] for own, others in zip(*lists, strict=True)], pa.list_(pa.string()))
-
-
-def _apart(
-    numbers: np.ndarray, rows: list[int], lengths: list[np.ndarray]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of each block what its rows have one of, and what they have lists of; the lists follow the rows."""
-    firsts, lists, start = [], [], 0
-    for n_rows, of_rows in zip(rows, lengths, strict=True):
-        end = start + n_rows + int(of_rows.sum())
-        firsts.append(numbers[start : start + n_rows])
-        lists.append(numbers[start + n_rows : end])
-        start = end
-    return firsts, lists
-
-
 def _checked(block: pa.Table) -> pa.Table:
     """The block with every column of the schema.
 
@@ -237,10 +138,10 @@ def _checked(block: pa.Table) -> pa.Table:
         elif block[field.name].null_count:
             raise InputError(f"a training row has no {field.name}: leave the row out, or give an empty value")
     n_prompts = len(block["other_prompts"].combine_chunks().flatten())
-    if n_prompts and n_prompts != (n := len(_contrasts(block).flatten())):
+    if n_prompts and n_prompts != (n := len(contrasts_of(block).flatten())):
         raise InputError(f"{n_prompts} prompts of {n} other queries: give one for each, or none")
-    scored = _lengths(block["targets"].combine_chunks())
-    wanted = 1 + _lengths(block["negatives"].combine_chunks())
+    scored = lengths_of(block["targets"].combine_chunks())
+    wanted = 1 + lengths_of(block["negatives"].combine_chunks())
     wrong = np.flatnonzero((scored > 0) & (scored != wanted))
     if len(wrong):
         at = int(wrong[0])
@@ -251,22 +152,10 @@ def _checked(block: pa.Table) -> pa.Table:
     return block
 
 
-def _lengths(lists: pa.ListArray) -> np.ndarray:
-    return np.diff(lists.offsets.to_numpy()).astype(np.int64)
-
-
-def _answers(query_of: np.ndarray, positive_of: np.ndarray, n_queries: int) -> Ragged:
-    order = np.lexsort((positive_of, query_of))
-    query, positive = query_of[order], positive_of[order]
-    fresh = np.ones(len(order), bool)
-    fresh[1:] = (query[1:] != query[:-1]) | (positive[1:] != positive[:-1])
-    return Ragged.joined([np.bincount(query[fresh], minlength=n_queries)], [positive[fresh]], np.int64)
-
-
 def _queries(examples: Examples, first: np.ndarray) -> Iterator[str]:
     start = 0
     for block in examples.blocks():
-        for texts in (block["query"], _contrasts(block).flatten()):
+        for texts in (block["query"], contrasts_of(block).flatten()):
             yield from _first_ones(texts, first, start)
             start += len(texts)
 
