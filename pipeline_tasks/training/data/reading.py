@@ -26,7 +26,7 @@ class Reading:
         self._source_of, self._in_tuple = Growing(np.int16), Growing(np.bool_)
         self._negatives, self._targets, self._scores = Growing(np.int32), Growing(np.int32), Growing(np.float32)
         self._answers, self._answer_hashes = Growing(np.int32), Growing(np.uint64)
-        self._contrasts, self._instructions = Growing(np.int32), Growing(np.int32)
+        self._contrasts, self._instructions = Growing(np.int32), Growing(np.int64)
         self._n_rows: list[int] = []  # of each block, as the next two
         self._n_contrasts: list[int] = []
         self._n_negatives: list[int] = []
@@ -86,7 +86,7 @@ class Reading:
             "negatives_of": Ragged.of(self._negatives.array(), negatives),
             "targets_of": Ragged.of(self._targets.array(), self._scores.array()),
             "contrasts_of": Ragged.of(self._contrasts.array(), contrasts),
-            "n_instructions": self._instructions.array().astype(np.int64),
+            "n_instructions": self._instructions.array(),
             "tuple_of": self._tuple_of(len(query_of)),
             "answers": self._answered(query_of, positive_of, self.passages.find(further), len(first_query)),
             "sources": list(self._sources),
@@ -126,7 +126,7 @@ def _apart(
     numbers: np.ndarray, first: np.ndarray, rows: list[int], lists: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What rows have one of, and what they have lists of, where a block's lists follow its rows; and ``first``."""
-    counts = np.stack([rows, lists], axis=1, dtype=np.int64).ravel()
+    counts = np.array(list(zip(rows, lists, strict=True)), np.int64).ravel()
     used = numbers[: counts.sum()]
     if not any(lists):
         return used, np.zeros(0, np.int64), first

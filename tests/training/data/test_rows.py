@@ -49,6 +49,12 @@ def test_texts_are_cut_at_their_own_lengths(tokenizer, tmp_path) -> None:
     assert [len(data.queries[0]), len(data.passages[0])] == [4, 6]
 
 
+def test_no_rows_are_no_rows_however_few_blocks_they_come_in(tokenizer, tmp_path) -> None:
+    nothing = [Examples(partial(iter, blocks), others=["wa"]) for blocks in ([], [block()], [block(), block()])]
+    made = [tokenized(rows, tokenizer, tmp_path / str(n), **LENGTHS) for n, rows in enumerate(nothing)]
+    assert [(len(rows), len(rows.passages), rows.key) for rows in made] == [(0, 1, made[0].key)] * 3
+
+
 def test_a_text_is_tokenised_once_and_numbered_when_it_first_comes(tokenizer, tmp_path) -> None:
     examples = Examples.of(["ta", "tb", "ta"], ["wa", "wb", "wc"], [["wb"], ["wd", "wa"], []], others=["we", "wb"])
     data = tokenized(examples, tokenizer, tmp_path, **LENGTHS)
