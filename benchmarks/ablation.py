@@ -36,12 +36,12 @@ class Choice:
     Attributes:
         labels: parameters of ``mutual_agreement``.
         pretrain: parameters of ``pretrain``.
-        alphas: difficulties of the fine-tuning iterations; None: the size's, empty: no fine-tuning.
+        tuned: whether the size's fine-tuning iterations follow.
     """
 
     labels: Mapping[str, Any] = field(default_factory=dict)
     pretrain: Mapping[str, Any] = field(default_factory=dict)
-    alphas: tuple[float, ...] | None = None
+    tuned: bool = True
 
 
 CHOICES = {
@@ -49,9 +49,7 @@ CHOICES = {
     "labels: consistency": Choice(labels={"strategy": "consistency"}),
     "labels: mutual": Choice(labels={"strategy": "mutual"}),
     "no written positives": Choice(pretrain={"views": ["source"]}),
-    "no hard negatives": Choice(alphas=()),
-    "rising alpha": Choice(alphas=(0.65, 0.75, 0.85)),
-    "level alpha": Choice(alphas=(0.85, 0.85, 0.85)),
+    "no hard negatives": Choice(tuned=False),
 }
 
 
@@ -69,7 +67,7 @@ def trained(store: Store, choice: Choice, seed: int) -> Scores:
 
     labelled = run("mutual_agreement", {}, **choice.labels)
     model = run("pretrain", {}, **common | of_stage("pretrain") | choice.pretrain)
-    for alpha in get_size(SIZE).alphas if choice.alphas is None else choice.alphas:
+    for alpha in get_size(SIZE).alphas if choice.tuned else ():
         triplets = run("mine_negatives", {"labelled": [labelled]}, alpha=alpha, **mined)
         made_of = {"triplets": [triplets], "init": [model]}
         model = run("finetune", made_of, alpha=alpha, **common, **of_stage("finetune"))

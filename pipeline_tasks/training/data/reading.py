@@ -73,10 +73,11 @@ class Reading:
 
     def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
         """The rows but for the tokens; how long each query's prompt is; where queries came first, and passages."""
-        query_of, contrasts, first_query = _apart(*self.queries.finish(), self._n_rows, self._n_contrasts)
+        query_at, first_query = self.queries.finish()
+        query_of, contrasts = _apart(query_at, self._n_rows, self._n_contrasts)
         further = self._answer_hashes.array().reshape(-1, 2)
-        found = self.passages.finish(find=len(further) > 0)
-        positive_of, negatives, first_passage = _apart(*found, self._n_rows, self._n_negatives)
+        passage_at, first_passage = self.passages.finish(find=len(further) > 0)
+        positive_of, negatives = _apart(passage_at, self._n_rows, self._n_negatives)
         unpooled = self._unpooled.array()[first_query].astype(np.int64)
         np.maximum.at(prompted := unpooled.copy(), query_of, self._pooled.array())
         numbers = {
@@ -122,16 +123,14 @@ def lengths_of(lists: pa.ListArray) -> np.ndarray:
     return np.diff(lists.offsets.to_numpy()).astype(np.int64)
 
 
-def _apart(
-    numbers: np.ndarray, first: np.ndarray, rows: list[int], lists: list[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What rows have one of, and what they have lists of, where a block's lists follow its rows; and ``first``."""
+def _apart(numbers: np.ndarray, rows: list[int], lists: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """What rows have one of, and what they have lists of, where a block's lists follow its rows."""
     counts = np.array(list(zip(rows, lists, strict=True)), np.int64).ravel()
     used = numbers[: counts.sum()]
     if not any(lists):
-        return used, np.zeros(0, np.int64), first
+        return used, np.zeros(0, np.int64)
     of_rows = np.repeat(np.arange(len(counts)) % 2 == 0, counts)
-    return used[of_rows], used[~of_rows], first
+    return used[of_rows], used[~of_rows]
 
 
 def _answers(query_of: np.ndarray, positive_of: np.ndarray, n_queries: int) -> Ragged:
